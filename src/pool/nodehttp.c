@@ -1,0 +1,190 @@
+/* HTTP to hutch-node with libcurl: one easy handle and one kept connection per thread. */
+#include "nodehttp.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_MS 1000L
+#define REPLY_MAX (32 << 20)         /* a full list of 10,000 machines is about 4 MiB */
+#define REPLY_KEEP (64 << 10)        /* a larger buffer is given back after the call */
+
+struct conn {
+	struct nodehttp *h;
+	CURL *easy;
+	struct buf reply;
+	struct conn *next;
+};
+
+struct nodehttp {
+	char *socket;
+	long call_ms;
+	struct curl_slist *headers;
+	pthread_key_t key;
+	pthread_mutex_t lock;        /* over conns */
+	struct conn *conns;
+};
+
+static size_t on_body(char *p, size_t size, size_t n, void *ctx)
+{
+	struct buf *b = ctx;
+
+	buf_add(b, p, size * n);
+	return buf_failed(b) ? 0 : size * n;
+}
+
+static void conn_free(struct conn *c)
+{
+	curl_easy_cleanup(c->easy);
+	buf_release(&c->reply);
+	free(c);
+}
+
+static void conn_thread_end(void *p)
+{
+	struct conn *c = p, **at;
+	struct nodehttp *h = c->h;
+
+	pthread_mutex_lock(&h->lock);
+	for (at = &h->conns; *at != NULL && *at != c; at = &(*at)->next)
+		;
+	if (*at == c)
+		*at = c->next;
+	pthread_mutex_unlock(&h->lock);
+	conn_free(c);
+}
+
+int nodehttp_open(const char *socket_path, long call_ms, struct nodehttp **out, struct err *e)
+{
+	struct nodehttp *h;
+
+	if (curl_global_init(CURL_GLOBAL_NOTHING) != 0)
+		return err_set(e, ERR_INTERNAL, "libcurl does not start");
+	h = calloc(1, sizeof *h);
+	if (h == NULL)
+		return err_set(e, ERR_INTERNAL, "out of memory");
+	h->call_ms = call_ms;
+	h->socket = strdup(socket_path);
+	h->headers = curl_slist_append(NULL, "Content-Type: application/json");
+	if (h->headers != NULL)
+		curl_slist_append(h->headers, "Expect:");    /* no 100-continue round trip */
+	if (h->socket == NULL || h->headers == NULL || pthread_key_create(&h->key, conn_thread_end) != 0) {
+		curl_slist_free_all(h->headers);
+		free(h->socket);
+		free(h);
+		return err_set(e, ERR_INTERNAL, "out of memory");
+	}
+	pthread_mutex_init(&h->lock, NULL);
+	*out = h;
+	return 0;
+}
+
+void nodehttp_close(struct nodehttp *h)
+{
+	if (h == NULL)
+		return;
+	pthread_key_delete(h->key);
+	while (h->conns != NULL) {
+		struct conn *c = h->conns;
+
+		h->conns = c->next;
+		conn_free(c);
+	}
+	pthread_mutex_destroy(&h->lock);
+	curl_slist_free_all(h->headers);
+	free(h->socket);
+	free(h);
+	curl_global_cleanup();
+}
+
+static void set_up(struct conn *c)
+{
+	curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, c->h->socket);
+	curl_easy_setopt(c->easy, CURLOPT_PROXY, "");        /* whatever the environment says */
+	curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	curl_easy_setopt(c->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->h->headers);
+	curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, &c->reply);
+	curl_easy_setopt(c->easy, CURLOPT_MAXCONNECTS, 1L);
+}
+
+/* This thread's handle. */
+static struct conn *conn_get(struct nodehttp *h, struct err *e)
+{
+	struct conn *c = pthread_getspecific(h->key);
+
+	if (c != NULL)
+		return c;
+	c = calloc(1, sizeof *c);
+	if (c != NULL) {
+		c->h = h;
+		buf_init(&c->reply, REPLY_MAX);
+		c->easy = curl_easy_init();
+	}
+	if (c == NULL || c->easy == NULL || pthread_setspecific(h->key, c) != 0) {
+		if (c != NULL)
+			conn_free(c);
+		err_set(e, ERR_INTERNAL, "out of memory");
+		return NULL;
+	}
+	set_up(c);
+	pthread_mutex_lock(&h->lock);
+	c->next = h->conns;
+	h->conns = c;
+	pthread_mutex_unlock(&h->lock);
+	return c;
+}
+
+static int failed(struct conn *c, CURLcode rc, long call_ms, bool *sent, struct err *e)
+{
+	curl_off_t up = 0;
+
+	/* the request went out only if bytes of its head did */
+	curl_easy_getinfo(c->easy, CURLINFO_PRETRANSFER_TIME_T, &up);
+	*sent = rc != CURLE_COULDNT_CONNECT && up > 0;
+	if (rc == CURLE_OPERATION_TIMEDOUT && *sent)
+		return err_set(e, ERR_TIMEOUT, "the machine pool did not answer within %ld ms", call_ms);
+	if (!*sent)
+		return err_set(e, ERR_UNAVAILABLE, "the machine pool does not answer");
+	return err_set(e, ERR_UNAVAILABLE, "the machine pool broke off: %s", curl_easy_strerror(rc));
+}
+
+int nodehttp_call(struct nodehttp *h, const char *method, const char *path, const char *body, size_t len, long call_ms,
+		  struct node_reply *r, bool *sent, struct err *e)
+{
+	struct conn *c = conn_get(h, e);
+	char url[256];
+	long status = 0;
+	CURLcode rc;
+
+	*sent = false;
+	if (c == NULL)
+		return -1;
+	if (snprintf(url, sizeof url, "http://localhost%s", path) >= (int)sizeof url)
+		return err_set(e, ERR_INVALID, "the machine's id is too long");
+	if (c->reply.cap > REPLY_KEEP)
+		buf_release(&c->reply);
+	buf_reset(&c->reply);
+	curl_easy_setopt(c->easy, CURLOPT_URL, url);
+	curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, call_ms > 0 ? call_ms : h->call_ms);
+	if (strcmp(method, "GET") == 0) {
+		curl_easy_setopt(c->easy, CURLOPT_HTTPGET, 1L);
+		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, NULL);
+	} else {
+		curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
+		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
+		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body != NULL ? body : "");
+		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, strcmp(method, "POST") == 0 ? NULL : method);
+	}
+	rc = curl_easy_perform(c->easy);
+	if (rc != CURLE_OK)
+		return failed(c, rc, call_ms > 0 ? call_ms : h->call_ms, sent, e);
+	*sent = true;
+	curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+	*r = (struct node_reply){ (int)status, buf_str(&c->reply), c->reply.len };
+	return 0;
+}

@@ -1,0 +1,14 @@
+NODE_TESTS = tests/unit/test_node_mountinfo tests/unit/test_node_shape tests/unit/test_node_state tests/unit/test_node_base tests/unit/test_node_rules
+check_PROGRAMS += $(NODE_TESTS)
+TESTS += $(NODE_TESTS)
+NODE_TEST_CPPFLAGS = $(UNIT_CPPFLAGS) -I$(top_srcdir)/src/node
+tests_unit_test_node_mountinfo_CPPFLAGS = $(NODE_TEST_CPPFLAGS)
+tests_unit_test_node_mountinfo_LDADD = $(NODE_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_node_shape_CPPFLAGS = $(NODE_TEST_CPPFLAGS)
+tests_unit_test_node_shape_LDADD = $(NODE_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_node_state_CPPFLAGS = $(NODE_TEST_CPPFLAGS)
+tests_unit_test_node_state_LDADD = $(NODE_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_node_rules_CPPFLAGS = $(NODE_TEST_CPPFLAGS)
+tests_unit_test_node_rules_LDADD = $(NODE_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_node_base_CPPFLAGS = $(NODE_TEST_CPPFLAGS)
+tests_unit_test_node_base_LDADD = $(NODE_LIBS) $(CMOCKA_LIBS)

@@ -1,0 +1,17 @@
+UTIL_TESTS = tests/unit/test_json tests/unit/test_netrules tests/unit/test_util tests/unit/test_cert tests/unit/test_uri tests/unit/test_opt tests/unit/test_man
+check_PROGRAMS += $(UTIL_TESTS)
+TESTS += $(UTIL_TESTS)
+tests_unit_test_json_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_json_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_netrules_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_netrules_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_util_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_util_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_cert_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_cert_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_uri_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_uri_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_opt_CPPFLAGS = $(UNIT_CPPFLAGS)
+tests_unit_test_opt_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_man_CPPFLAGS = $(UNIT_CPPFLAGS) -DBUILDDIR='"$(abs_top_builddir)"'
+tests_unit_test_man_LDADD = $(UTIL_LIBS) $(CMOCKA_LIBS)
