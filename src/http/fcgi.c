@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcgiapp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -142,6 +143,25 @@ static void reply(struct worker *w)
 		FCGX_PutStr(buf_str(&c->out), (int)c->out.len, w->req.out);
 }
 
+/* Is all that the client was to send here? What has neither length nor encoding has no body (RFC 9112, 6.3). */
+static bool body_is_read(const struct worker *w)
+{
+	const char *length = fcgi_header(&w->c, "CONTENT_LENGTH");
+
+	if (fcgi_header(&w->c, "HTTP_TRANSFER_ENCODING") != NULL)
+		return false;
+	return w->c.body.len == (length != NULL ? strtoul(length, NULL, 10) : 0);
+}
+
+/* libfcgi ends its side, then holds the thread until the web server has closed too: bytes that nobody read would reset the connection
+ * under the reply. Where the stream is read to its end there are none, and "detached" has libfcgi close at once: three system calls and
+ * a wait for another process less. */
+static void close_at_once(struct worker *w)
+{
+	if (body_is_read(w) && FCGX_GetChar(w->req.in) == EOF && FCGX_GetError(w->req.in) == 0)
+		FCGX_Detach(&w->req);
+}
+
 /* Wait for a request with the waking signal let in; false when it was the signal, a timeout or an error. */
 static bool accept_request(struct worker *w, const sigset_t *wake)
 {
@@ -172,6 +192,7 @@ static void *work(void *arg)
 			continue;
 		front_serve(w->crew->front, &w->c, w->path, fcgi_body);
 		reply(w);
+		close_at_once(w);
 		FCGX_Finish_r(&w->req);
 		FCGX_Free(&w->req, 1);
 	}

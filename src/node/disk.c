@@ -307,17 +307,22 @@ static int mount_for_guest(struct disks *d, struct disk *k, const char *name, in
 	return -1;
 }
 
+static int image_rename(struct disks *d, const char *name, const char *to)
+{
+	char from_file[DISK_NAME_LEN + 8], to_file[DISK_NAME_LEN + 8];
+
+	snprintf(from_file, sizeof from_file, "%s.img", name);
+	snprintf(to_file, sizeof to_file, "%s.img", to);
+	return renameat(d->dir, from_file, d->dir, to_file);
+}
+
 /* One out of the reserve. */
 static int disk_reuse(struct disks *d, const char *spare, const char *name, struct disk *out, int *mount, struct err *e)
 {
-	char from[DISK_NAME_LEN + 8], to[DISK_NAME_LEN + 8];
-
-	snprintf(from, sizeof from, "%s.img", spare);
-	snprintf(to, sizeof to, "%s.img", name);
 	*mount = -1;
-	if (renameat(d->dir, from, d->dir, to) == 0)
+	if (image_rename(d, spare, name) == 0)
 		return mount_for_guest(d, out, name, mount, e);
-	err_sys(e, "%s", from);
+	err_sys(e, "%s.img", spare);
 	disk_drop(d, out, spare);
 	return -1;
 }
@@ -729,9 +734,9 @@ static struct disk_size *size_find(struct disks *d, uint32_t mb)
 
 void disk_retire(struct disks *d, struct disk *k, uint32_t mb, const char *name)
 {
-	char spare[DISK_NAME_LEN], from[DISK_NAME_LEN + 8], to[DISK_NAME_LEN + 8];
+	char spare[DISK_NAME_LEN];
 	struct disk_size *s;
-	bool kept = false;
+	bool renamed, kept;
 
 	pthread_mutex_lock(&d->lock);
 	s = size_find(d, mb);
@@ -739,20 +744,16 @@ void disk_retire(struct disks *d, struct disk *k, uint32_t mb, const char *name)
 		s->users++;
 	snprintf(spare, sizeof spare, "spare-%u", d->counter++);
 	pthread_mutex_unlock(&d->lock);
-	if (s != NULL && worth_emptying(d, k, name) && empty_disk(k)) {
-		snprintf(from, sizeof from, "%s.img", name);
-		snprintf(to, sizeof to, "%s.img", spare);
-		kept = renameat(d->dir, from, d->dir, to) == 0;
-	}
+	renamed = s != NULL && worth_emptying(d, k, name) && empty_disk(k) && image_rename(d, name, spare) == 0;
 	pthread_mutex_lock(&d->lock);
 	if (s != NULL)
 		s->users--;
-	kept = kept && spare_push(s, k, spare);
+	kept = renamed && spare_push(s, k, spare);
 	pthread_mutex_unlock(&d->lock);
 	if (kept)
 		k->dir = -1;
 	else
-		disk_drop(d, k, s != NULL && faccessat(d->dir, to, F_OK, 0) == 0 ? spare : name);
+		disk_drop(d, k, renamed ? spare : name);
 }
 
 /* ---- all of them ---- */

@@ -213,10 +213,14 @@ class Node:
             "process": set(self.processes().values()),
         }
 
+    def disks(self):
+        """Machines that have an image; none where disks are in memory."""
+        return {f[:-4] for f in self.files("state", "node", "disk") if f.endswith(".img") and MACHINE.match(f[:-4])}
+
     def agrees(self):
-        """All kinds hold the very machines that the API lists."""
+        """All kinds hold the very machines that the API lists, and no other has a disk."""
         want = set(self.listed("?all=true"))
-        return all(have == want for have in self.holds().values())
+        return all(have == want for have in self.holds().values()) and self.disks() <= want
 
 
 class Box:

@@ -433,6 +433,20 @@ def crash(n):
     crash_and_check(n, signal.SIGKILL)
 
 
+@scenario("adopted ones that end after new ones leave no disk behind")
+def adopted_disks(n):
+    n.pools(dict())
+    old = [n.claim() for _ in range(3)]
+    n.stop(signal.SIGKILL)
+    n.start()
+    for b in old:
+        with n.claim():
+            pass
+        eventually(n.agrees, 20, "the new one is gone")
+        equal(b.release(), 204, "release")
+        eventually(n.agrees, 20, "the adopted one is gone, its disk too")
+
+
 @scenario("kill -9 in the middle of claims and releases: afterwards all agrees")
 def crash_busy(n):
     for _ in range(4):
