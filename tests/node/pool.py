@@ -56,13 +56,13 @@ class Node:
         if self.process is None:
             return
         self.process.send_signal(sig)
-        status = self.process.wait(20)
+        status = self.process.wait(120)
         self.process = None
         if sig == signal.SIGTERM:
             equal(status, 0, "exit status after SIGTERM")
 
     def purge(self):
-        return subprocess.run([self.program, "-c", self.conf, "--purge"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        return subprocess.run([self.program, "-c", self.conf, "--purge"], stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
 
     def end(self):
         self.stop(signal.SIGKILL)
@@ -274,7 +274,7 @@ def run(suite):
         for name, _, fn in suite.items:
             if not selected(name, only):
                 continue
-            if not report.run(name, fn, node, limit=180):
+            if not report.run(name, fn, node, limit=900):          # a hang, not a busy machine
                 report.note(node.tail())
             if node.process is None:
                 node.start()

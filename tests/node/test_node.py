@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "lib"))
@@ -17,6 +18,11 @@ sys.path.insert(0, here)
 import wire                                                                        # noqa: E402
 from pool import Node, alive, at_once, capable, crash_under_load, run, sandbox_id, wait_gone                   # noqa: E402
 from tap import Skip, Suite, check, equal, eventually, one_of, within                     # noqa: E402
+
+# What is in reserve beyond the least is given back when it was of no use for ten seconds: on a machine so busy that it takes that long to use it,
+# what was asked of it was not put to the test, and is tried again.
+KEPT_S = 9
+SLOW_TRIES = 5
 
 suite = Suite()
 scenario = suite.scenario
@@ -147,21 +153,30 @@ def crowds(n):
     def spares():
         return [x for x in n.files("state", "node", "disk") if x.startswith("spare-")]
 
+    def crowd_after_crowd():
+        """Images of the one and the other, and the seconds from when the first ones were let go until the second had them."""
+        first = crowd(10)
+        used, began = images(first), time.monotonic()
+        for b in first:
+            equal(b.release(), 204, "release")
+        eventually(lambda: n.agrees() and len(spares()) >= 10, 20, "their disks are in reserve")
+        blank = [x for x in n.files("state", "node", "sb") if x.startswith(".")]
+        check(blank, "state files are kept", n.files("state", "node", "sb"))
+        for x in blank:
+            with open(os.path.join(n.dir, "state/node/sb", x)) as f:
+                equal(f.read().strip(), "", "nothing of the dead is in it")
+        second = crowd(8)
+        took, again = time.monotonic() - began, images(second)
+        for b in second:
+            equal(b.release(), 204, "release")
+        return used, again, took
+
     n.pools(dict())
-    first = crowd(10)
-    used = images(first)
-    for b in first:
-        equal(b.release(), 204, "release")
-    eventually(lambda: n.agrees() and len(spares()) >= 10, 20, "their disks are in reserve")
-    blank = [x for x in n.files("state", "node", "sb") if x.startswith(".")]
-    check(blank, "state files are kept", n.files("state", "node", "sb"))
-    for x in blank:
-        with open(os.path.join(n.dir, "state/node/sb", x)) as f:
-            equal(f.read().strip(), "", "nothing of the dead is in it")
-    second = crowd(8)
-    check(len(images(second) & used) >= 8, "the second crowd has disks of the first", images(second), used)
-    for b in second:
-        equal(b.release(), 204, "release")
+    for _ in range(SLOW_TRIES):
+        used, again, took = crowd_after_crowd()
+        if len(again & used) >= 8 or took < KEPT_S:
+            break
+    check(len(again & used) >= 8, "the second crowd has disks of the first", again, used, "after %.1f s" % took)
     eventually(lambda: n.agrees() and len(spares()) <= 2, 60, "given back")
 
     def one():
@@ -170,9 +185,12 @@ def crowds(n):
         eventually(lambda: n.agrees() and len(spares()) == 3, 20, "its disk is in reserve, too")
         return {os.stat(os.path.join(n.dir, "state/node/disk", x)).st_ino for x in spares()}
 
-    kept = one()
-    for _ in range(3):
-        equal(one(), kept, "one after the other: no disk comes or goes")
+    for _ in range(SLOW_TRIES):
+        began = time.monotonic()
+        kept = [one() for _ in range(4)]
+        if kept == kept[:1] * 4 or time.monotonic() - began < KEPT_S:
+            break
+    equal(kept, kept[:1] * 4, "one after the other: no disk comes or goes")
 
 
 @scenario("a sandbox that ends by itself frees everything and is no longer listed")
@@ -677,7 +695,7 @@ def configuration(n):
         other = Node(n.program, n.agent)
         other.configure(**change)
         import subprocess
-        r = subprocess.run([n.program, "-c", other.conf], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+        r = subprocess.run([n.program, "-c", other.conf], stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
         shutil.rmtree(other.dir)
         check(r.returncode == 1 and text in r.stderr, "says what is wrong with %s" % text, r)
 

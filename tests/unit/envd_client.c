@@ -47,7 +47,7 @@ static int listen_at(const struct envd *v, const char *name)
 static int dial(const char *path)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = 20 };
+	struct timeval patience = { .tv_sec = ENVD_PATIENCE_S };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);

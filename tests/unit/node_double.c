@@ -2,6 +2,7 @@
 
 #include "node_double.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,21 @@ static void remember(struct node_double *n, struct h1_req *r, const char *target
 	atomic_fetch_add(&n->requests, 1);
 }
 
+static void keep_silent(struct node_double *n, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	bool left = false;
+
+	while (atomic_load(&n->silent)) {
+		if (!left && poll(&p, 1, 1) > 0) {
+			left = true;
+			atomic_fetch_add(&n->given_up, 1);
+		} else if (left) {
+			usleep(1000);
+		}
+	}
+}
+
 static void serve(struct node_double *n, struct h1_req *r)
 {
 	json_object *o = NULL;
@@ -212,8 +228,7 @@ static void serve(struct node_double *n, struct h1_req *r)
 	}
 	snprintf(target, sizeof target, "%.*s", (int)r->head->target.n, r->head->target.p);
 	remember(n, r, target, &b);
-	while (atomic_load(&n->silent))
-		usleep(1000);
+	keep_silent(n, r->fd);
 	if (atomic_load(&n->cut)) {
 		h1_begin_with(r, 200, "application/json", NULL, "{\"id", 4);
 		h1_abort(r);

@@ -16,6 +16,7 @@ struct node_double {
 	char path[108];
 	atomic_int requests, connections;
 	atomic_int busy;                             /* requests in hand */
+	atomic_int given_up;                         /* requests whose client left before `silent` was cleared */
 	pthread_mutex_t lock;                        /* over the next two lines */
 	void *last_conn;
 	char method[16], target[200], body[4096];    /* of the last request */

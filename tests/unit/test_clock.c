@@ -13,7 +13,7 @@
 #include "hutch/when.h"
 #include "world.h"
 
-#define AT 1800000000000000LL        /* 2027-01-15T08:00:00Z */
+#define AT 4000000000000000LL        /* 2096-10-02T07:06:40Z: ahead of any real time */
 
 static void set(struct world *w, const char *mode, int64_t at_us, int64_t advance_s)
 {

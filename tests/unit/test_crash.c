@@ -116,7 +116,11 @@ static void test_reap(void **state)
 	kill_at(*state, false, REAP);
 }
 
-/* Creates and kills without end. Acknowledged ones are written to the pipe: 'c' and 'k' with the id. */
+#define ROUNDS 25
+#define WORK 120                     /* half of them stay: in all rounds fewer than the team may have */
+
+/* Creates and kills, many more than there is time for as a rule; then it waits to be killed. Acknowledged ones are written to the pipe: 'c' and
+ * 'k' with the id. */
 static void work(struct world *w, int out)
 {
 	struct sandbox_spec s = { .template_ref = "base", .timeout_s = 600, .metadata = "{\"a\":\"b\"}" };
@@ -126,7 +130,7 @@ static void work(struct world *w, int out)
 	if (domain_open_with(&d, &w->conf, fake_pool_new(w->pool), &e) < 0)
 		_exit(2);
 	d.anchor_wall_us = w->d.anchor_wall_us;
-	for (unsigned i = 0; ; i++) {
+	for (unsigned i = 0; i < WORK; i++) {
 		char line[32];
 		struct sandbox_rec r;
 
@@ -144,6 +148,8 @@ static void work(struct world *w, int out)
 		if (write(out, line, 22) != 22)
 			_exit(4);
 	}
+	for (;;)
+		pause();
 }
 
 /* Nothing acknowledged is lost: created ones run unless they were killed. */
@@ -195,7 +201,7 @@ static void test_any_instant(void **state)
 	unsigned us = 0;
 
 	assert_done(w, template_push_shapes(&w->d, &w->e));
-	for (int i = 0; i < 25; i++) {
+	for (int i = 0; i < ROUNDS; i++) {
 		us = (us * 7 + 331) % 2000;
 		random_kill(w, us);
 	}

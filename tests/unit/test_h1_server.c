@@ -25,6 +25,7 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define REST " HTTP/1.1\r\nHost: a\r\n"
 #define LAST "Connection: close\r\n"
+#define PATIENCE_S 300          /* where a limit of the server is not what is tested */
 
 struct fixture {
 	char dir[32], path[64];
@@ -417,12 +418,18 @@ static void test_abort_tcp(void **state)
 	close(lfd);
 }
 
-static void send_body(int fd, size_t n)
+/* A head and n bytes of its body, in one call: the server gives up a writer who is silent for two seconds, and between two calls this one may
+ * have to wait that long for a processor. */
+static ssize_t send_with_body(int fd, const char *head, size_t n)
 {
-	char *p = calloc(1, n);
+	size_t head_n = strlen(head);
+	char *p = calloc(1, head_n + n);
+	ssize_t sent;
 
-	put(fd, p, n);
+	memcpy(p, head, head_n);
+	sent = send(fd, p, head_n + n, MSG_NOSIGNAL);
 	free(p);
+	return sent - (ssize_t)head_n;
 }
 
 static void test_unread(void **state)
@@ -431,15 +438,13 @@ static void test_unread(void **state)
 	char out[1024];
 	int fd = dial(f);
 
-	puts_to(fd, "POST /" REST "Content-Length: 200000\r\n\r\n");
-	send_body(fd, 200000);
+	assert_int_equal(send_with_body(fd, "POST /" REST "Content-Length: 200000\r\n\r\n", 200000), 200000);
 	puts_to(fd, "GET /none" REST LAST "\r\n");
 	slurp(fd, out, sizeof out, NULL);
 	assert_non_null(strstr(out, "okHTTP/1.1 204 "));
 	/* too much to read over: the reply still arrives whole, and the writer is not cut off before it has it */
 	fd = dial(f);
-	puts_to(fd, "POST /" REST "Content-Length: 3000000\r\n\r\n");
-	send_body(fd, 2000000);
+	assert_int_equal(send_with_body(fd, "POST /" REST "Content-Length: 3000000\r\n\r\n", 2000000), 2000000);
 	slurp(fd, out, sizeof out, NULL);
 	assert_non_null(strstr(out, "\r\n\r\nok"));
 	assert_int_equal(times(out, "HTTP/1.1"), 1);
@@ -488,7 +493,8 @@ static void test_file(void **state)
 
 /* ---- limits, with a server of their own ---- */
 
-static struct h1_server *second(struct fixture *f, struct fixture *g, const struct h1_server_opts *opts)
+/* It listens, and serves nobody yet: what is sent to it now waits. */
+static void listening(struct fixture *f, struct fixture *g)
 {
 	struct err e;
 
@@ -496,8 +502,13 @@ static struct h1_server *second(struct fixture *f, struct fixture *g, const stru
 	snprintf(g->path, sizeof g->path, "%s/limits", f->dir);
 	g->listen_fd = h1_listen_unix(g->path, 0600, -1, &e);
 	assert_true(g->listen_fd >= 0);
+}
+
+static void serving(struct fixture *g, const struct h1_server_opts *opts)
+{
+	struct err e;
+
 	assert_int_equal(h1_server_start(g->listen_fd, opts, handler, g, &g->server, &e), 0);
-	return g->server;
 }
 
 static void test_slow(void **state)
@@ -507,11 +518,12 @@ static void test_slow(void **state)
 	char out[3][512];
 	int fd[3];
 
-	second(*state, &g, &opts);
+	listening(*state, &g);
 	for (int i = 0; i < 3; i++)
 		fd[i] = dial(&g);
 	puts_to(fd[1], "GET /" REST);
 	puts_to(fd[2], "POST /echo" REST "Content-Length: 5\r\n\r\nhal");
+	serving(&g, &opts);                             /* only now its limits count: none is over before all this was sent */
 	for (int i = 0; i < 3; i++)
 		slurp(fd[i], out[i], sizeof out[i], NULL);
 	assert_string_equal(out[0], "");
@@ -523,12 +535,13 @@ static void test_slow(void **state)
 
 static void test_full(void **state)
 {
-	const struct h1_server_opts opts = { .max_connections = 2 };
+	const struct h1_server_opts opts = { .max_connections = 2, .idle_timeout_s = PATIENCE_S, .head_timeout_s = PATIENCE_S };
 	struct fixture g;
 	char out[512];
 	int a, b, c;
 
-	second(*state, &g, &opts);
+	listening(*state, &g);
+	serving(&g, &opts);
 	a = dial(&g);
 	b = dial(&g);
 	c = dial(&g);
@@ -553,25 +566,45 @@ static void test_full(void **state)
 	close(g.listen_fd);
 }
 
+/* Until that thread of ours sleeps, or is no more. */
+static void wait_idle(int tid)
+{
+	char path[64], text[512], *state;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	do {
+		sched_yield();
+		f = fopen(path, "re");
+		if (f == NULL)
+			return;
+		state = fgets(text, sizeof text, f) != NULL ? strrchr(text, ')') : NULL;
+		fclose(f);
+	} while (state != NULL && state[2] != 'S');
+}
+
 static int served_by(const struct fixture *f)
 {
 	char out[512];
-	int fd = dial(f);
+	int fd = dial(f), tid;
 
 	puts_to(fd, "GET /thread" REST LAST "\r\n");
 	slurp(fd, out, sizeof out, NULL);
-	return atoi(strstr(out, "\r\n\r\n") + 4);
+	tid = atoi(strstr(out, "\r\n\r\n") + 4);
+	wait_idle(tid);                                 /* the connection ends before its thread is free for the next one */
+	return tid;
 }
 
 /* A few threads serve one connection after the other; more at a time get threads of their own, and those held up do no harm. */
 static void test_spare_threads(void **state)
 {
-	const struct h1_server_opts opts = { .spare_threads = 2 };
+	const struct h1_server_opts opts = { .spare_threads = 2, .idle_timeout_s = PATIENCE_S, .head_timeout_s = PATIENCE_S };
 	struct fixture g;
 	int seen[40], n = 0, fd[5];
 	char out[512];
 
-	second(*state, &g, &opts);
+	listening(*state, &g);
+	serving(&g, &opts);
 	for (int i = 0; i < 5; i++)
 		fd[i] = dial(&g);               /* served, but silent */
 	for (int i = 0; i < 40; i++) {
@@ -625,7 +658,7 @@ static void test_listen(void **state)
 static int start(void **state)
 {
 	static struct fixture f = { .dir = "/tmp/hutch-h1-XXXXXX" };
-	struct h1_server_opts opts = { 0 };
+	struct h1_server_opts opts = { .idle_timeout_s = PATIENCE_S, .head_timeout_s = PATIENCE_S, .body_timeout_s = PATIENCE_S };
 	struct err e;
 
 	if (mkdtemp(f.dir) == NULL)

@@ -152,7 +152,7 @@ static void test_audit_cannot_wake(void **state)
 static void test_resume(void **state)
 {
 	const struct resume_spec only = { .seconds = 60, .only_paused = true, .auto_pause = 1 };
-	struct sandbox_spec s = { .timeout_s = 10 };
+	struct sandbox_spec s = { .timeout_s = 30 };
 	struct world *w = *state;
 	struct sandbox_rec a, b;
 	bool resumed;

@@ -25,6 +25,7 @@ static void test_lease_end(void **state)
 
 	assert_int_equal(reap_once(&w->d, &next, &w->e), 0);
 	assert_int_equal(next, -1);
+	world_freeze(w);
 	world_create(w, 10, &a);
 	world_create(w, 20, &b);
 	assert_int_equal(reap_once(&w->d, &next, &w->e), 0);
@@ -47,6 +48,7 @@ static void test_extended(void **state)
 	struct sandbox_rec a, got;
 	int64_t next;
 
+	world_freeze(w);
 	world_create(w, 10, &a);
 	world_advance(w, 9 * US_PER_S);
 	assert_done(w, sandbox_extend(&w->d, &w->team, a.id, 10, &got, &w->e));
@@ -84,6 +86,7 @@ static void test_node_away(void **state)
 	struct sandbox_rec r;
 	int64_t next;
 
+	world_freeze(w);
 	for (int i = 0; i < 50; i++)
 		world_create(w, 5, &r);
 	w->pool->down = true;
@@ -109,6 +112,7 @@ static void test_back_off(void **state)
 	struct sandbox_rec r;
 	int64_t next, pause = 0;
 
+	world_freeze(w);
 	world_create(w, 5, &r);
 	w->pool->down = true;
 	world_advance(w, 6 * US_PER_S);
@@ -389,6 +393,7 @@ static void test_damaged(void **state)
 	struct txn *t;
 	int64_t next;
 
+	world_freeze(w);
 	world_create(w, 5, &a);
 	world_create(w, 6, &b);
 	world_row(w, a.id, &odd);

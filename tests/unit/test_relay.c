@@ -32,6 +32,7 @@
 #define REST " HTTP/1.1\r\nHost: 49983-" ID ".localhost\r\n"
 #define USER " HTTP/1.1\r\nHost: 3000-" ID ".localhost\r\n"
 #define MIB (1 << 20)
+#define PATIENCE_S 300          /* where a limit of the relay is not what is tested */
 
 struct fixture {
 	char dir[32], relay_path[64], agent_path[80], user_path[80];
@@ -626,28 +627,36 @@ static void test_throughput(void **state)
 
 /* ---- limits and the end, with a relay of their own ---- */
 
-static struct relay *second(const struct relay_opts *opts, int *lfd)
+/* In the place of the one before; who connects waits until somebody serves it. */
+static int listening(void)
+{
+	struct err e;
+	int lfd;
+
+	unlink(F->relay_path);
+	lfd = h1_listen_unix(F->relay_path, 0600, -1, &e);
+	assert_true(lfd >= 0);
+	return lfd;
+}
+
+static struct relay *serving(const struct relay_opts *opts, int lfd)
 {
 	struct relay *r;
 	struct err e;
 
-	unlink(F->relay_path);
-	*lfd = h1_listen_unix(F->relay_path, 0600, -1, &e);
-	assert_true(*lfd >= 0);
-	assert_int_equal(relay_start(&F->d, *lfd, opts, &r, &e), 0);
+	assert_int_equal(relay_start(&F->d, lfd, opts, &r, &e), 0);
 	return r;
 }
 
-static void test_limits(void **state)
+/* More than it may serve at once: refused, and heard out first. */
+static void test_full(void **state)
 {
-	struct relay_opts opts = { .loops = 1, .max_links = 2, .head_timeout_s = 1, .linger_timeout_s = 1 };
-	int lfd, a, b, c;
-	struct relay *r = second(&opts, &lfd);
+	struct relay_opts opts = { .loops = 1, .max_links = 2, .head_timeout_s = PATIENCE_S, .linger_timeout_s = PATIENCE_S };
+	int lfd = listening(), a = dial(F->relay_path), b = dial(F->relay_path), c;
+	struct relay *r = serving(&opts, lfd);
 	const char *answer;
 
 	(void)state;
-	a = web("GET / HTTP/1.1\r\n");
-	b = dial(F->relay_path);
 	c = web("POST /x HTTP/1.1\r\n");                /* the rest of it comes later: the refusal waits for it */
 	while (relay_links(r) != 3)
 		sched_yield();
@@ -657,30 +666,42 @@ static void test_limits(void **state)
 	assert_int_equal(strncmp(answer, "HTTP/1.1 503 ", 13), 0);
 	assert_non_null(strstr(answer, "Access-Control-Allow-Origin: *"));
 	assert_non_null(strstr(answer, "\"code\":503"));
+	relay_stop(r, 0);
+	assert_string_equal(rest(a), "");
+	assert_string_equal(rest(b), "");
+	close(lfd);
+}
+
+static void test_times(void **state)
+{
+	struct relay_opts opts = { .loops = 1, .head_timeout_s = 1, .linger_timeout_s = 1 };
+	int lfd = listening(), a = web("GET / HTTP/1.1\r\n"), b = dial(F->relay_path), c = web("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+	struct relay *r = serving(&opts, lfd);          /* its times begin when all have said what they have to say */
+
+	(void)state;
 	assert_int_equal(strncmp(rest(a), "HTTP/1.1 408 ", 13), 0);
 	assert_string_equal(rest(b), "");               /* never said anything */
-	a = web("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");   /* reads the refusal but does not hang up */
-	expect(a, "HTTP/1.1 400 ");
-	while (recv(a, &(char){ 0 }, 1, 0) == 1)
+	expect(c, "HTTP/1.1 400 ");                     /* reads the refusal but does not hang up */
+	while (recv(c, &(char){ 0 }, 1, 0) == 1)
 		;
 	while (relay_links(r) != 0)
 		sched_yield();
-	close(a);
+	close(c);
 	relay_stop(r, 0);
 	close(lfd);
 }
 
 static void *stop_later(void *r)
 {
-	relay_stop(r, 60);
+	relay_stop(r, PATIENCE_S);
 	return NULL;
 }
 
 static void test_stop(void **state)
 {
-	struct relay_opts opts = { 0 };
-	int lfd, w, u, idle;
-	struct relay *r = second(&opts, &lfd);
+	struct relay_opts opts = { .head_timeout_s = PATIENCE_S, .linger_timeout_s = PATIENCE_S };
+	int lfd = listening(), w, u, idle;
+	struct relay *r = serving(&opts, lfd);
 	pthread_t t;
 
 	(void)state;
@@ -688,6 +709,8 @@ static void test_stop(void **state)
 	u = agent();
 	head_at(u);
 	idle = dial(F->relay_path);
+	while (relay_links(r) != 2)                     /* one that is still to be accepted would wait for who comes next */
+		sched_yield();
 	assert_int_equal(pthread_create(&t, NULL, stop_later, r), 0);
 	assert_string_equal(rest(idle), "");            /* it is stopping */
 	put(u, "still here");
@@ -697,7 +720,8 @@ static void test_stop(void **state)
 	pthread_join(t, NULL);
 	close(lfd);
 
-	r = second(&opts, &lfd);
+	lfd = listening();
+	r = serving(&opts, lfd);
 	w = web("GET /" REST "\r\n");
 	u = agent();
 	head_at(u);
@@ -727,7 +751,7 @@ static _Atomic int64_t real_time;
 static int start(void **state)
 {
 	static struct fixture f = { .dir = "/tmp/hutch-relay-XXXXXX", .pool = { .ops = &fake_ops }, .user_fd = -1 };
-	struct relay_opts opts = { 0 };
+	struct relay_opts opts = { .head_timeout_s = PATIENCE_S, .linger_timeout_s = PATIENCE_S };
 	struct rlimit lim;
 	char path[128];
 	struct err e;
@@ -798,7 +822,8 @@ int main(void)
 		cmocka_unit_test(test_slow_client),
 		cmocka_unit_test(test_idle_streams),
 		cmocka_unit_test(test_throughput),
-		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_stop),
 	};
 

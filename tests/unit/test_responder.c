@@ -157,16 +157,16 @@ static void ask_fcgi(const char *socket, const struct request *r, struct buf *ou
 	const char *env[ENV_SLOTS];
 	struct buf records;
 	char length[24];
-	int fd = fcgi_connect(socket);
+	int fd;
 
-	assert_true(fd >= 0);
 	environment(r, env, length);
 	buf_init(&records, 1 << 24);
 	fcgi_begin(&records, env, true);                 /* even when asked to, no connection is kept */
 	if (r->body != NULL && r->body[0] != '\0')
 		fcgi_record(&records, FCGI_STDIN, r->body, strlen(r->body));
 	fcgi_record(&records, FCGI_STDIN, "", 0);
-	assert_true(fcgi_send(fd, &records));
+	fd = fcgi_open(socket, &records);
+	assert_true(fd >= 0);
 	assert_true(fcgi_answer(fd, out));
 	buf_release(&records);
 	close(fd);
@@ -420,14 +420,14 @@ static int half_sent(const char *socket, struct buf *rest)
 	const char *env[ENV_SLOTS];
 	struct buf records;
 	char length[24];
-	int fd = fcgi_connect(socket);
+	int fd;
 
-	assert_true(fd >= 0);
 	environment(&create, env, length);
 	buf_init(&records, 1 << 20);
 	fcgi_begin(&records, env, false);
 	fcgi_record(&records, FCGI_STDIN, create.body, 10);
-	assert_true(fcgi_send(fd, &records));
+	fd = fcgi_open(socket, &records);
+	assert_true(fd >= 0);
 	buf_release(&records);
 	buf_reset(rest);
 	fcgi_record(rest, FCGI_STDIN, create.body + 10, strlen(create.body) - 10);

@@ -400,7 +400,7 @@ static void lease_over(void *ctx)
 	int64_t next;
 
 	w->pool->in_checkpoint = NULL;
-	world_advance(w, 10 * US_PER_S);
+	world_advance(w, 31 * US_PER_S);             /* and not yet the repair age */
 	assert_int_equal(reap_once(&w->d, &next, &w->e), 0);
 }
 
@@ -411,7 +411,7 @@ static void test_lease(void **state)
 	struct sandbox_rec a;
 	int64_t next;
 
-	world_create(w, 5, &a);
+	world_create(w, 30, &a);
 	w->pool->ctx = w;
 	w->pool->in_checkpoint = lease_over;
 	assert_done(w, take(w, a.id, NULL, &s));
@@ -544,7 +544,7 @@ static void test_connect_waits(void **state)
 	struct sandbox_rec a, got;
 	bool resumed;
 
-	world_create(w, 10, &a);
+	world_create(w, 50, &a);
 	assert_done(w, take(w, a.id, NULL, &s));
 	assert_done(w, sandbox_resume(&w->d, &w->team, a.id, &minute, &got, &resumed, &w->e));
 	assert_false(resumed);

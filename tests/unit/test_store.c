@@ -144,7 +144,8 @@ static void test_owner(void **state)
 		skip();
 	snprintf(path, sizeof path, "%s/theirs", f->dir);
 	assert_int_equal(mkdir(path, 0755), 0);
-	assert_int_equal(chown(path, 12345, 12346), 0);
+	if (chown(path, 12345, 12346) < 0)           /* ids that the user namespace of this machine does not have */
+		skip();
 	strcat(path, "/state/db");
 	store_close(f->st);
 	f->st = NULL;
@@ -718,7 +719,7 @@ static void *hold_slot(void *p)
 static void test_readers_full(void **state)
 {
 	struct fixture *f = *state;
-	enum { MANY = 1024 };
+	enum { MANY = 1024, NO_THREADS = 4 };
 	int up[2], status;
 	pid_t pid;
 	char c;
@@ -737,7 +738,7 @@ static void test_readers_full(void **state)
 		pthread_barrier_init(&all_there, NULL, MANY + 1);
 		for (int i = 0; i < MANY; i++)
 			if (pthread_create(&thread, &attr, hold_slot, f->st) != 0)
-				_exit(4);
+				_exit(NO_THREADS);
 		pthread_barrier_wait(&all_there);
 		if (write(up[1], "x", 1) != 1)
 			_exit(5);
@@ -746,7 +747,12 @@ static void test_readers_full(void **state)
 	close(up[1]);
 	if (read(up[0], &c, 1) != 1) {
 		waitpid(pid, &status, 0);
-		fail_msg("the holder of slots failed: %d", WEXITSTATUS(status));
+		close(up[0]);
+		if (WIFEXITED(status) && WEXITSTATUS(status) == NO_THREADS) {
+			print_message("fewer than %d threads may run here\n", MANY);
+			skip();
+		}
+		fail_msg("the holder of slots failed: %#x", status);
 	}
 	close(up[0]);
 	kill(pid, SIGKILL);
@@ -765,5 +771,6 @@ int main(void)
 		T(test_threads), T(test_readers_full),
 	};
 
+	umask(022);                                  /* modes are looked at */
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static bool own_mounts;
 static int start(void **state)
 {
 	(void)state;
-	alarm(120);             /* nothing here may hang */
+	alarm(900);             /* nothing here may hang; a busy machine may be slow */
 	/* before there are threads; needs privileges */
 	own_mounts = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 	srv = serve_start();
@@ -496,11 +496,13 @@ static void test_special(void **state)
 	request("GET", "/files?path=/proc/self/status", "", NULL, 0);
 	assert_int_equal(ans.status, 200);
 	assert_non_null(strstr(buf_str(&ans.body), "Pid:"));
-	request("GET", "/files?path=/proc/kallsyms", "", NULL, 0);     /* longer than what is read at once */
-	assert_int_equal(ans.status, 200);
-	assert_false(ans.cut);
-	if (ans.body.len != 0)
-		assert_true(ans.body.len > 65536);
+	if (access("/proc/kallsyms", R_OK) == 0) {                     /* not every kernel has it */
+		request("GET", "/files?path=/proc/kallsyms", "", NULL, 0);     /* longer than what is read at once */
+		assert_int_equal(ans.status, 200);
+		assert_false(ans.cut);
+		if (ans.body.len != 0)
+			assert_true(ans.body.len > 65536);
+	}
 	request("GET", "/files?path=/sys/kernel/mm/transparent_hugepage/enabled", "", NULL, 0);
 	if (ans.status == 200) {        /* the file system tells 4096 bytes */
 		assert_false(ans.cut);
@@ -657,7 +659,7 @@ static void signed_target(char *out, size_t max, const char *name, const char *o
 
 static void test_signed(void **state)
 {
-	int64_t later = time(NULL) + 60, earlier = time(NULL) - 60;
+	int64_t later = time(NULL) + 3600, earlier = time(NULL) - 60;
 	char url[PATH_MAX];
 
 	(void)state;

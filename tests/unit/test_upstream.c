@@ -116,9 +116,9 @@ static void test_budget(void **state)
 	world_advance(w, again - domain_real_now(&w->d) + 1);
 	assert_done(w, budget_take(&w->d, &again, &w->e));
 	assert_done(w, budget_hold(&w->d, 100000, &w->e));
-	world_advance(w, 299 * US_PER_S);
+	world_advance(w, 270 * US_PER_S);
 	assert_fails(w, budget_take(&w->d, &again, &w->e), ERR_LIMIT, "budget");
-	world_advance(w, 2 * US_PER_S);
+	world_advance(w, 31 * US_PER_S);
 	assert_done(w, budget_take(&w->d, &again, &w->e));
 	world_advance(w, -100 * MINUTE);     /* a clock that was set back holds nothing up for longer than that */
 	assert_fails(w, budget_take(&w->d, &again, &w->e), ERR_LIMIT, "budget");

@@ -54,7 +54,15 @@ int world_tear_down(void **state)
 
 void world_advance(struct world *w, int64_t us)
 {
-	w->d.anchor_wall_us += us;
+	if (atomic_load(w->d.clock) != 0)
+		atomic_fetch_add(w->d.clock, us);
+	else
+		w->d.anchor_wall_us += us;
+}
+
+void world_freeze(struct world *w)
+{
+	atomic_store(w->d.clock, domain_now(&w->d));
 }
 
 void world_reopen(struct world *w)

@@ -25,6 +25,8 @@ int world_tear_down(void **state);
 
 /* Move the instance's clock forward (or back). */
 void world_advance(struct world *w, int64_t us);
+/* From now on it stands still but for world_advance, until the records are opened anew: for what is exact to less than a busy machine keeps. */
+void world_freeze(struct world *w);
 /* Close and open again, as the next program has it. */
 void world_reopen(struct world *w);
 
