@@ -20,7 +20,6 @@
 #include "language.h"
 
 #define START_US (50 * US_PER_S)         /* from the start of the process to the first answer; clients wait 60 s for the head of theirs */
-#define RUN_IN_US (5 * US_PER_S)
 #define SEND_MS 10000
 #define LOOK_NS 2000000                  /* between two looks for the kernel's sockets */
 #define ASK_MS 200                       /* for an answer that may have been sent before we had subscribed */
@@ -173,10 +172,10 @@ static int send_message(struct kernel *k, struct zmtp *z, const char *type, stru
 	return rc;
 }
 
-/* A first cell that nobody sees: what a kernel loads only then is loaded before somebody waits for it. */
-static void run_in(struct kernel *k)
+/* A first cell that nobody sees: what a kernel loads only then is loaded before somebody waits for it. It has all the time of the start:
+ * one that is left running could not be hidden later, and kernels that count silent cells would count it. */
+static void run_in(struct kernel *k, int64_t until)
 {
-	int64_t until = boot_us() + RUN_IN_US;
 	char id[ID_LEN];
 	struct kmsg m;
 	struct err ignored;
@@ -210,7 +209,7 @@ static int await_jupyter(struct kernel *k, const char *name, struct err *e)
 			return died(k, name, e);
 		if (heard(k, id, ASK_MS)) {
 			kernel_place_taken(&k->place);
-			run_in(k);
+			run_in(k, until);
 			return 0;
 		}
 	}

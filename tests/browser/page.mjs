@@ -10,7 +10,7 @@ const show = (name, value) => {
 
 window.run = async (opts) => {
   try {
-    const s = await Sandbox.create('base', { ...opts, timeoutMs: 120_000 })
+    const s = await Sandbox.create('base', { ...opts, timeoutMs: 1_200_000 })
     show('id', s.sandboxId)
     await s.files.write('/home/user/from-page.txt', 'written by a page ☃')
     show('file', await s.files.read('/home/user/from-page.txt'))

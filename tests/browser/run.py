@@ -25,10 +25,7 @@ from servers import SERVERS  # noqa: E402
 
 def install(cache):
     where = os.path.join(cache, "browser")
-    if not os.path.isdir(os.path.join(where, "node_modules/vite")):
-        os.makedirs(where, exist_ok=True)
-        shutil.copy(os.path.join(HERE, "package.json"), where)
-        subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=where, check=True, stdout=sys.stderr, timeout=600)
+    clients.install_package_json(os.path.join(HERE, "package.json"), where)
     return where
 
 
@@ -39,7 +36,7 @@ def tests(report, stack, w, args, chromium):
     only = ["--test-name-pattern=" + x for x in args.only]
     p = subprocess.Popen(["node", "--test", "--test-reporter=tap", *only, os.path.join(HERE, "browser.test.mjs")], env=env, stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    guard = threading.Timer(600, p.kill)
+    guard = threading.Timer(clients.HANG, p.kill)
     guard.daemon = True
     guard.start()
     clients.relay_output(report, p.stdout, "browser")
@@ -64,7 +61,7 @@ def main():
     os.makedirs(args.shots, exist_ok=True)
     tap.end_cleanly()
     report = tap.Reporter("%s: " % args.server)
-    stack = stacks.Stack(args.build, args.server)
+    stack = stacks.Stack(args.build, args.server, repair_s=60)       # as for the clients: what is slow is not half-made
     try:
         stack.start()
         tests(report, stack, world.World(stack, args.server, world.WebFront(stack.where)), args, chromium)

@@ -7,6 +7,8 @@ import urllib.request
 
 import tap
 
+tap.PATIENCE = max(tap.PATIENCE, 120)      # several of these runs go side by side
+
 
 class Shared:
     """One sandbox for the cases that need no own, made at its first use."""
@@ -29,7 +31,7 @@ def ask(s, port, path="/", **headers):
     url = os.environ.get("E2B_SANDBOX_URL") or "https://" + s.get_host(port)
     h = {"E2b-Sandbox-Id": s.sandbox_id, "E2b-Sandbox-Port": str(port), **{k.replace("_", "-"): v for k, v in headers.items()}}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url + path, headers=h), timeout=30) as r:
+        with urllib.request.urlopen(urllib.request.Request(url + path, headers=h), timeout=300) as r:
             return r.status, r.read().decode()
     except urllib.error.HTTPError as e:
         return e.code, e.read().decode()
@@ -49,7 +51,7 @@ def main(suite, description, shared=None):
     try:
         for name, _, fn in suite.items:
             if tap.selected(name, args.only):
-                report.run(name, fn, limit=300)
+                report.run(name, fn, limit=1800)
     finally:
         if shared is not None:
             shared.kill()

@@ -21,6 +21,7 @@ const TEXT_MAX = 16384           // UTF-16 units of one message's text: 64 KiB o
 const LINE_MAX = 16 << 20
 const ESBUILD = 'esbuild'
 const DEAF_MS = 100
+const PROD_MS = 5
 const require = createRequire(import.meta.url)
 const end = () => process.kill(process.pid, 'SIGKILL')
 
@@ -32,18 +33,40 @@ function reader() {
   let last = null                // id of the last cell handed on
   let telling = null             // id of the cell to be interrupted, until the main thread has done it
   let deaf = null
+  let prod = null                // while an execution is being ended
+  const held = []                // what came meanwhile
 
   main.connectToMainThread()
   // It is told first: that is enough for a cell that awaits. What ends an execution may hit just what takes the message: it is told again.
   function tell() {
+    clearTimeout(deaf)
     if (telling === null) return
     parentPort.postMessage({ type: 'interrupt_request', id: telling })
-    deaf = setTimeout(() => main.post('Runtime.terminateExecution', tell), DEAF_MS)
+    deaf = setTimeout(cut, DEAF_MS)
+  }
+  // The main thread may have heard meanwhile, only late. Then what is ended is whatever it executes next, and that must not be the next cell.
+  function cut() {
+    prod = setInterval(() => parentPort.postMessage({ type: 'prod' }), PROD_MS)
+    main.post('Runtime.terminateExecution', () => {
+      clearInterval(prod)
+      prod = null
+      for (const message of held.splice(0)) take(message)
+      tell()
+    })
   }
   function interrupt() {
     const idle = telling === null
     telling = last
     if (idle) tell()
+  }
+  function take(message) {
+    if (prod !== null) return held.push(message)
+    if (message.type === 'interrupt_request') return interrupt()
+    if (message.type !== 'execute_request') return
+    last = message.id
+    telling = null               // who sends a cell knows that the one before is over
+    clearTimeout(deaf)
+    parentPort.postMessage(message)
   }
   parentPort.on('message', (id) => {
     if (id !== telling) return
@@ -55,11 +78,7 @@ function reader() {
       const message = JSON.parse(Buffer.concat([...rest, piece.subarray(0, at)]).toString())
       rest = []
       size = 0
-      if (message.type === 'interrupt_request') interrupt()
-      else if (message.type === 'execute_request') {
-        last = message.id
-        parentPort.postMessage(message)
-      }
+      take(message)
     }
     rest.push(piece)
     size += piece.length
@@ -398,7 +417,7 @@ function kernel() {
   thread.on('message', (message) => {
     if (current?.entered || (message.type === 'interrupt_request' && current?.id === message.id)) interrupt(current)
     if (message.type === 'interrupt_request') thread.postMessage(message.id)
-    else run(message)
+    else if (message.type === 'execute_request') run(message)
   })
   thread.on('error', end)
   globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'))

@@ -10,13 +10,20 @@ const require = createRequire(process.env.E2B_SDK + '/')
 const { Sandbox, NotFoundError } = require('@e2b/code-interpreter')
 const has = (what) => (process.env[what] === '1' ? {} : { skip: `no ${what.toLowerCase()} on this machine` })
 
+// What bounds a hang and nothing else; the client's own minute would tell how busy the machine is.
+const LONG = 600_000
+const until = async (fn, text) => {
+  for (const end = Date.now() + LONG; !(await fn()); await new Promise((r) => setTimeout(r, 20))) assert.ok(Date.now() < end, text)
+}
+
 let sbx
-before(async () => { sbx = await Sandbox.create({ timeoutMs: 600_000, envs: { GLOBAL: 'of create' } }) })
+const cell = (code, opts) => sbx.runCode(code, { timeoutMs: LONG, ...opts })
+before(async () => { sbx = await Sandbox.create({ timeoutMs: 7_200_000, requestTimeoutMs: LONG, envs: { GLOBAL: 'of create' } }) })
 after(async () => { await sbx.kill().catch(() => {}) })
 
 test('run code: result, state, count', async () => {
-  await sbx.runCode('x = 1')
-  const r = await sbx.runCode('x += 1; x')
+  await cell('x = 1')
+  const r = await cell('x += 1; x')
   assert.equal(r.text, '2')
   assert.equal(r.executionCount, 2)
   assert.equal(r.results.length, 1)
@@ -26,7 +33,7 @@ test('run code: result, state, count', async () => {
 
 test('output and errors come by their callbacks, split characters too', async () => {
   const out = [], err = [], results = [], errors = []
-  const r = await sbx.runCode('import sys\nprint("é☃😀" * 5000)\nprint("warn", file=sys.stderr)\ndisplay("shown")\n1/0', {
+  const r = await cell('import sys\nprint("é☃😀" * 5000)\nprint("warn", file=sys.stderr)\ndisplay("shown")\n1/0', {
     onStdout: (m) => out.push(m.line), onStderr: (m) => err.push(m.line), onResult: (m) => results.push(m.text), onError: (e) => errors.push(e.name),
   })
   assert.equal(out.join(''), 'é☃😀'.repeat(5000) + '\n')
@@ -36,16 +43,27 @@ test('output and errors come by their callbacks, split characters too', async ()
 })
 
 test('output streams while the cell runs', async () => {
-  const times = []
-  await sbx.runCode('import time\nfor i in range(3):\n    print(i)\n    time.sleep(0.5)', { onStdout: () => times.push(Date.now()) })
-  assert.ok(times.length >= 2 && times.at(-1) - times[0] >= 400, `${times}`)
+  // The cell goes on when its first line has been seen.
+  const code = `import os, time
+print("first", flush=True)
+end = time.time() + 100
+while not os.path.exists("/tmp/first-seen") and time.time() < end:
+    time.sleep(0.05)
+print("seen" if os.path.exists("/tmp/first-seen") else "not seen")`
+  let seen = ''
+  const said = async (m) => {
+    seen += m.line
+    if (seen === 'first\n') await sbx.files.write('/tmp/first-seen', '')
+  }
+  await cell(code, { onStdout: said })
+  assert.equal(seen, 'first\nseen\n')
 })
 
 test('variables: of the sandbox, of a cell, indented cells', async () => {
   const code = '    import os\n    print(os.environ.get("GLOBAL"), os.environ.get("MINE"))'
-  assert.deepEqual((await sbx.runCode(code, { envs: { MINE: 'it\'s "é"\n' } })).logs.stdout.join(''), 'of create it\'s "é"\n\n')
-  assert.deepEqual((await sbx.runCode(code, { envs: { GLOBAL: 'over' } })).logs.stdout.join(''), 'over None\n')
-  assert.deepEqual((await sbx.runCode(code)).logs.stdout.join(''), 'of create None\n')
+  assert.deepEqual((await cell(code, { envs: { MINE: 'it\'s "é"\n' } })).logs.stdout.join(''), 'of create it\'s "é"\n\n')
+  assert.deepEqual((await cell(code, { envs: { GLOBAL: 'over' } })).logs.stdout.join(''), 'over None\n')
+  assert.deepEqual((await cell(code)).logs.stdout.join(''), 'of create None\n')
 })
 
 test('contexts: create, list, restart, remove; the default ones are listed', async () => {
@@ -53,13 +71,13 @@ test('contexts: create, list, restart, remove; the default ones are listed', asy
   const all = await sbx.listCodeContexts()
   assert.deepEqual([all.at(-1).id, all.at(-1).language, all.at(-1).cwd], [c.id, 'python', '/tmp'])
   for (const language of ['python', 'javascript']) assert.ok(all.some((x) => x.language === language), language)
-  assert.equal((await sbx.runCode('import os; y = 1; os.getcwd()', { context: c })).text, '/tmp')
+  assert.equal((await cell('import os; y = 1; os.getcwd()', { context: c })).text, '/tmp')
   await sbx.restartCodeContext(c.id)
-  assert.equal((await sbx.runCode('y', { context: c })).error.name, 'NameError')
+  assert.equal((await cell('y', { context: c })).error.name, 'NameError')
   await sbx.removeCodeContext(c.id)
   assert.ok(!(await sbx.listCodeContexts()).some((x) => x.id === c.id))
-  await assert.rejects(sbx.runCode('1', { context: c }), NotFoundError)
-  await assert.rejects(sbx.runCode('1', { context: c, language: 'python' }))
+  await assert.rejects(cell('1', { context: c }), NotFoundError)
+  await assert.rejects(cell('1', { context: c, language: 'python' }))
 })
 
 test('working directories of all languages', async () => {
@@ -67,55 +85,55 @@ test('working directories of all languages', async () => {
   if (process.env.TYPESCRIPT === '1') codes.ts = 'const d: string = process.cwd(); console.log(d)'
   if (process.env.R === '1') codes.r = 'cat(getwd(), "\\n", sep="")'
   for (const [language, code] of Object.entries(codes)) {
-    assert.equal((await sbx.runCode(code, { language })).logs.stdout.join(''), '/home/user\n', language)
+    assert.equal((await cell(code, { language })).logs.stdout.join(''), '/home/user\n', language)
     const context = await sbx.createCodeContext({ language, cwd: '/tmp' })
-    assert.equal((await sbx.runCode(code, { context })).logs.stdout.join(''), '/tmp\n', `${language} in a context`)
+    assert.equal((await cell(code, { context })).logs.stdout.join(''), '/tmp\n', `${language} in a context`)
     await sbx.removeCodeContext(context.id)
   }
 })
 
 test('JavaScript: import, await, result, error', async () => {
-  assert.deepEqual((await sbx.runCode("import { readFileSync } from 'fs'\n console.log(typeof readFileSync)", { language: 'js' })).logs.stdout, ['function\n'])
-  assert.equal((await sbx.runCode("await Promise.resolve('Hello World!')", { language: 'js' })).text, 'Hello World!')
-  assert.equal((await sbx.runCode('process.env.MINE + process.env.GLOBAL', { language: 'js', envs: { MINE: 'm ' } })).text, 'm of create')
-  assert.equal((await sbx.runCode("throw new RangeError('far')", { language: 'js' })).error.name, 'RangeError')
+  assert.equal((await cell("import { readFileSync } from 'fs'\n console.log(typeof readFileSync)", { language: 'js' })).logs.stdout.join(''), 'function\n')
+  assert.equal((await cell("await Promise.resolve('Hello World!')", { language: 'js' })).text, 'Hello World!')
+  assert.equal((await cell('process.env.MINE + process.env.GLOBAL', { language: 'js', envs: { MINE: 'm ' } })).text, 'm of create')
+  assert.equal((await cell("throw new RangeError('far')", { language: 'js' })).error.name, 'RangeError')
 })
 
 test('Java', { skip: process.env.JAVA ? false : 'no Java kernel on this machine' }, async () => {
   for (const name of readdirSync(process.env.JAVA)) {
     await sbx.files.write(`/root/.local/share/jupyter/kernels/java/${name}`, new Blob([readFileSync(`${process.env.JAVA}/${name}`)]), { user: 'root' })
   }
-  await sbx.runCode('int x = 41;', { language: 'java' })
-  const r = await sbx.runCode('System.out.println("hi"); x + 1', { language: 'java' })
-  assert.deepEqual([r.text, r.logs.stdout, r.executionCount, r.error], ['42', ['hi\n'], 2, undefined])
-  const bad = await sbx.runCode('int y = "no";', { language: 'java' })
+  await cell('int x = 41;', { language: 'java' })
+  const r = await cell('System.out.println("hi"); x + 1', { language: 'java' })
+  assert.deepEqual([r.text, r.logs.stdout.join(''), r.executionCount, r.error], ['42', 'hi\n', 2, undefined])
+  const bad = await cell('int y = "no";', { language: 'java' })
   assert.equal(bad.error.name, 'CompilationException')
-  const env = await sbx.runCode('System.out.println(System.getProperty("MINE"))', { language: 'java', envs: { MINE: 'é' } })
-  assert.deepEqual(env.logs.stdout, ['é\n'])
+  const env = await cell('System.out.println(System.getProperty("MINE"))', { language: 'java', envs: { MINE: 'é' } })
+  assert.equal(env.logs.stdout.join(''), 'é\n')
 })
 
 test('TypeScript', has('TYPESCRIPT'), async () => {
-  const r = await sbx.runCode("const message: string = 'Hello, World!'; console.log(message)", { language: 'ts' })
-  assert.deepEqual(r.logs.stdout, ['Hello, World!\n'])
+  const r = await cell("const message: string = 'Hello, World!'; console.log(message)", { language: 'ts' })
+  assert.equal(r.logs.stdout.join(''), 'Hello, World!\n')
 })
 
 test('Bash, and ! in Python', async () => {
-  assert.equal((await sbx.runCode('A=1; echo "$GLOBAL $A"', { language: 'bash' })).logs.stdout.join(''), 'of create 1\n')
-  assert.equal((await sbx.runCode('!pwd')).logs.stdout.join('').trim(), '/home/user')
+  assert.equal((await cell('A=1; echo "$GLOBAL $A"', { language: 'bash' })).logs.stdout.join(''), 'of create 1\n')
+  assert.equal((await cell('!pwd')).logs.stdout.join('').trim(), '/home/user')
 })
 
 test('a language without a kernel is an error', async () => {
-  await assert.rejects(sbx.runCode('1', { language: 'no-such-kernel' }), /500/)
+  await assert.rejects(cell('1', { language: 'no-such-kernel' }), /500/)
 })
 
 test('a data frame', has('CHARTS'), async () => {
-  const r = await sbx.runCode('import pandas as pd\npd.DataFrame({"a": [1, 2], "t": pd.to_datetime(["2024-01-01", "2024-01-02"])})')
+  const r = await cell('import pandas as pd\npd.DataFrame({"a": [1, 2], "t": pd.to_datetime(["2024-01-01", "2024-01-02"])})')
   assert.deepEqual(r.results[0].data, { a: [1, 2], t: ['2024-01-01T00:00:00', '2024-01-02T00:00:00'] })
   assert.ok(r.results[0].html.includes('<table') && r.results[0].text.includes('2024-01-01'))
 })
 
 test('charts: line, bar, pie, scatter, box, several', has('CHARTS'), async () => {
-  const chart = async (code) => (await sbx.runCode('import matplotlib.pyplot as plt\n' + code + '\nplt.show()')).results.at(-1)
+  const chart = async (code) => (await cell('import matplotlib.pyplot as plt\n' + code + '\nplt.show()')).results.at(-1)
   const line = await chart('plt.plot([1, 2, 3], [4, 5, 6], label="L"); plt.title("T"); plt.xlabel("Time (s)")')
   assert.ok(line.png.startsWith('iVBOR'))
   assert.deepEqual([line.chart.type, line.chart.title, line.chart.x_label, line.chart.x_unit, line.chart.y_label, line.chart.x_scale, line.chart.elements],
@@ -133,21 +151,23 @@ test('charts: line, bar, pie, scatter, box, several', has('CHARTS'), async () =>
 })
 
 test('an execution whose client gave up does not hold up the next one', async () => {
-  await assert.rejects(sbx.runCode('import time; time.sleep(300)', { timeoutMs: 1000 }))
-  assert.equal((await sbx.runCode('1 + 1', { timeoutMs: 20_000 })).text, '2')
+  await assert.rejects(cell('import time; time.sleep(300)', { timeoutMs: 1000 }))
+  assert.equal((await cell('1 + 1', { timeoutMs: 200_000 })).text, '2')          // long before that one would have ended
 })
 
 test('a sandbox that is killed under an execution', async () => {
-  const s = await Sandbox.create()
-  const running = s.runCode('import time; time.sleep(300)')
-  running.catch(() => {})
-  await s.commands.run('while ! pgrep -f python_kernel; do sleep 0.05; done')
+  const s = await Sandbox.create({ timeoutMs: 1_200_000, requestTimeoutMs: LONG })
+  let over = false
+  const running = s.runCode('open("/tmp/runs", "w").close(); import time; time.sleep(1000)', { timeoutMs: 0 })
+  running.catch(() => {}).finally(() => { over = true })
+  await until(() => s.files.exists('/tmp/runs'), 'it runs')
+  assert.equal(over, false)
   await s.kill()
   await assert.rejects(running)
 })
 
 test('another client connects and finds the state', async () => {
-  await sbx.runCode('kept = 41')
-  const again = await Sandbox.connect(sbx.sandboxId)
-  assert.equal((await again.runCode('kept + 1')).text, '42')
+  await cell('kept = 41')
+  const again = await Sandbox.connect(sbx.sandboxId, { requestTimeoutMs: LONG })
+  assert.equal((await again.runCode('kept + 1', { timeoutMs: LONG })).text, '42')
 })

@@ -8,7 +8,7 @@ export const version = require('e2b/package.json').version
 export const debug = process.env.E2B_DEBUG === 'true'     // no API: the agent alone, on localhost
 
 export const until = async (fn, ms, text) => {
-  ms = Math.max(ms, 40_000)          // a shorter wait would tell how busy the machine is
+  ms = Math.max(ms, 120_000)         // a shorter wait would tell how busy the machine is
   const end = Date.now() + ms
   for (;;) {
     const v = await fn()
@@ -18,9 +18,13 @@ export const until = async (fn, ms, text) => {
   }
 }
 
+// What bounds a hang and nothing else; the client's own minute would tell how busy the machine is.
+export const LONG = 600_000
+
 const made = []
 export const create = async (...args) => {
-  const s = await e2b.Sandbox.create(...args)
+  const opts = typeof args.at(-1) === 'object' ? args.pop() : {}
+  const s = await e2b.Sandbox.create(...args, { requestTimeoutMs: LONG, ...opts })
   made.push(s.sandboxId)
   return s
 }

@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
-import { create, e2b, killAll, until, version } from './client.mjs'
+import { LONG, create, e2b, killAll, until, version } from './client.mjs'
 
 const run = promisify(execFile)
 const { Sandbox, TimeoutError, NotFoundError, AuthenticationError } = e2b
@@ -18,18 +18,18 @@ const all = async (opts) => {
 }
 
 let sbx
-before(async () => { sbx = await create({ timeoutMs: 600_000, envs: { GLOBAL: 'from create' } }) })
+before(async () => { sbx = await create({ timeoutMs: 3_600_000, envs: { GLOBAL: 'from create' } }) })
 after(killAll)
 
 // ---- lifecycle -------------------------------------------------------------------------------------------------------
 
 test('create: template, timeout, metadata, envs; getInfo tells them', async () => {
-  const s = await create('base', { timeoutMs: 120_000, metadata: { app: 'x', 'odd key &=': 'ü ☃' }, envs: { A: '1', B: 'two words' } })
+  const s = await create('base', { timeoutMs: 1_200_000, metadata: { app: 'x', 'odd key &=': 'ü ☃' }, envs: { A: '1', B: 'two words' } })
   const info = await s.getInfo()
   assert.equal(info.sandboxId, s.sandboxId)
   assert.deepEqual(info.metadata, { app: 'x', 'odd key &=': 'ü ☃' })
   assert.equal(info.state, 'running')
-  assert.ok(Math.abs(info.endAt - info.startedAt - 120_000) < 1000, `${info.startedAt} ${info.endAt}`)
+  assert.ok(Math.abs(info.endAt - info.startedAt - 1_200_000) < 1000, `${info.startedAt} ${info.endAt}`)
   assert.equal((await Sandbox.getInfo(s.sandboxId)).templateId, info.templateId)
   assert.equal((await s.commands.run('echo "$A/$B"')).stdout, '1/two words\n')
   assert.equal(await s.kill(), true)
@@ -70,10 +70,12 @@ test('list: pages, metadata and state filters', async () => {
 })
 
 test('setTimeout moves the end; a lease that ends is over for the client', async () => {
-  const s = await create({ timeoutMs: 300_000 })
-  await s.setTimeout(20_000)
-  let info = await s.getInfo()
-  assert.ok(Math.abs(info.endAt - Date.now() - 20_000) < 15_000)
+  const s = await create({ timeoutMs: 3_600_000 })
+  const before = Date.now()
+  await s.setTimeout(600_000)
+  const after = Date.now()
+  const { endAt } = await s.getInfo()
+  assert.ok(endAt - 600_000 >= before - 2000 && endAt - 600_000 <= after + 2000, `${endAt}: 600 s after ${before} to ${after}`)
   await Sandbox.setTimeout(s.sandboxId, 1000)
   await until(async () => !(await s.isRunning()), 3000, 'the lease ends')
   await assert.rejects(s.getInfo(), NotFoundError)
@@ -83,16 +85,17 @@ test('setTimeout moves the end; a lease that ends is over for the client', async
 })
 
 test('connect from a fresh process reaches the same sandbox', async () => {
-  const s = await create({ timeoutMs: 200_000 })
+  const s = await create({ timeoutMs: 1_200_000 })
   await s.files.write('/tmp/mark', 'here')
   const code = `const { createRequire } = require('node:module'); const { Sandbox } = createRequire(process.env.E2B_SDK + '/')('e2b');
     (async () => { const s = await Sandbox.connect(process.argv[1]); console.log(await s.files.read('/tmp/mark'), (await s.commands.run('echo run')).stdout) })()`
   const { stdout } = await run(process.execPath, ['-e', code, s.sandboxId])
   assert.equal(stdout, 'here run\n\n')
-  const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 400_000 })
+  const before = Date.now()
+  const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 2_400_000 })
   assert.equal(again.sandboxId, s.sandboxId)
   const info = await again.getInfo()
-  assert.ok(info.endAt - Date.now() > 390_000, 'connect extends')
+  assert.ok(info.endAt - before > 2_390_000, 'connect extends')
   await Sandbox.connect(s.sandboxId, { timeoutMs: 1000 })
   assert.equal((await again.getInfo()).endAt.getTime(), info.endAt.getTime(), 'connect never shortens')
   assert.ok(await again.isRunning())
@@ -113,9 +116,9 @@ test('isRunning and kill: true, then false', async () => {
 // ---- pause -----------------------------------------------------------------------------------------------------------
 
 test('pause and connect from a fresh process: files and running processes go on', async () => {
-  const s = await create({ timeoutMs: 300_000, envs: { COLOUR: 'blue' } })
+  const s = await create({ timeoutMs: 1_200_000, envs: { COLOUR: 'blue' } })
   await s.files.write('/home/user/kept', 'here')
-  const counter = await s.commands.run('i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.05; done', { background: true, timeoutMs: 0 })
+  const counter = await s.commands.run('i=0; while true; do i=$((i+1)); echo $i > /tmp/count.new; mv /tmp/count.new /tmp/count; sleep 0.05; done', { background: true, timeoutMs: 0 })
   await until(async () => await s.files.exists('/tmp/count'), 5000, 'it counts')
   assert.equal(await s.pause(), true)
   assert.equal(await s.pause(), false, 'paused already')
@@ -125,13 +128,13 @@ test('pause and connect from a fresh process: files and running processes go on'
   await assert.rejects(s.commands.run('true'), (e) => e instanceof TimeoutError || e instanceof NotFoundError)
   await assert.rejects(s.setTimeout(60_000), NotFoundError)
   const code = `const { createRequire } = require('node:module'); const { Sandbox } = createRequire(process.env.E2B_SDK + '/')('e2b');
-    (async () => { const s = await Sandbox.connect(process.argv[1], { timeoutMs: 120_000 });
+    (async () => { const s = await Sandbox.connect(process.argv[1], { timeoutMs: 600_000 });
       console.log(await s.files.read('/home/user/kept'), (await s.commands.run('echo $COLOUR')).stdout) })()`
   const { stdout } = await run(process.execPath, ['-e', code, s.sandboxId])
   assert.equal(stdout, 'here blue\n\n')
   const info = await s.getInfo()
   assert.equal(info.state, 'running')
-  assert.ok(Math.abs(info.endAt - info.startedAt - 120_000) < 1000)
+  assert.ok(Math.abs(info.endAt - info.startedAt - 600_000) < 1000)
   const count = async () => Number(await s.files.read('/tmp/count'))
   const before = await count()
   await until(async () => (await count()) > before, 5000, 'it counts on')
@@ -180,7 +183,7 @@ test('a sandbox killed during a run: the run fails at once as ended', async () =
   const ended = assert.rejects(h.wait(), TimeoutError)
   await s.kill()
   await ended
-  assert.ok(Date.now() - t0 < 5000)
+  assert.ok(Date.now() - t0 < 100_000, 'long before the lease ends')
 })
 
 // ---- big files ------------------------------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ test('files: 256 MiB both ways, streamed', async () => {
   for await (const p of await sbx.files.read('/home/user/huge', { format: 'stream', requestTimeoutMs: 0 })) down.update(p)
   const want = up.digest('hex')
   assert.equal(down.digest('hex'), want)
-  assert.equal((await sbx.commands.run('sha256sum < /home/user/huge')).stdout.slice(0, 64), want)
+  assert.equal((await sbx.commands.run('sha256sum < /home/user/huge', { timeoutMs: LONG })).stdout.slice(0, 64), want)
   await sbx.files.remove('/home/user/huge')
 })
 
@@ -259,9 +262,9 @@ test("another team's sandbox is not found", async (t) => {
 })
 
 test('pool without machines: the lifecycle works, guest calls fail as not running', async () => {
-  const s = await create('pool-rows', { timeoutMs: 60_000, metadata: { pool: 'none' } })
+  const s = await create('pool-rows', { timeoutMs: 600_000, metadata: { pool: 'none' } })
   assert.deepEqual((await s.getInfo()).metadata, { pool: 'none' })
-  await s.setTimeout(100_000)
+  await s.setTimeout(1_000_000)
   assert.equal(await s.isRunning(), false)
   await assert.rejects(s.commands.run('true'), /not running|was not found|timed out/i)
   await assert.rejects(s.files.read('/home/user/x'))
@@ -270,7 +273,7 @@ test('pool without machines: the lifecycle works, guest calls fail as not runnin
 })
 
 test('light pool: files work, a shell is unimplemented, and files still work', async () => {
-  const s = await create('pool-js', { timeoutMs: 60_000 })
+  const s = await create('pool-js', { timeoutMs: 600_000 })
   assert.equal(await s.isRunning(), true)
   await s.files.write('/home/user/a.txt', 'text')
   await assert.rejects(s.commands.run('true'), /unimplemented/)
@@ -292,9 +295,15 @@ test('ten sandboxes at once', async () => {
 // ---- network (INTERNET names two addresses of the lab's) ---------------------------------------------------------------
 
 const [one, two] = (process.env.INTERNET ?? '').split(' ')
+// What is closed is refused at once; the limit is for a connection that hangs.
 const reached = async (s) => {
   const out = []
-  for (const a of [one, two]) if ((await s.commands.run(`timeout 2 bash -c 'exec 3<>/dev/tcp/${a}/80 && head -n1 <&3' >/dev/null 2>&1 && echo yes || echo no`)).stdout === 'yes\n') out.push(a)
+  for (const a of [one, two]) {
+    const command = `timeout 100 bash -c 'exec 3<>/dev/tcp/${a}/80 && head -n1 <&3' >/dev/null 2>&1; echo $?`
+    const status = (await s.commands.run(command, { timeoutMs: LONG })).stdout.trim()
+    assert.notEqual(status, '124', `${a} neither answers nor is refused`)
+    if (status === '0') out.push(a)
+  }
   return out
 }
 // A port of the sandbox, as somebody outside asks for it.

@@ -29,18 +29,19 @@ from tap import Skip, check, equal, eventually, raises  # noqa: E402
 suite = tap.Suite()
 case = suite.scenario
 NOBODY = "i" + "0" * 20
+LONG = 600          # seconds: what bounds a hang and nothing else; the client's own minute would tell how busy the machine is
 
 
 @contextlib.contextmanager
 def sandbox(*args, **kw):
-    s = Sandbox.create(*args, **kw)
+    s = Sandbox.create(*args, **{"request_timeout": LONG, **kw})
     try:
         yield s
     finally:
         s.kill()
 
 
-shared = sdk.Shared(lambda: Sandbox.create(timeout=900, envs={"GLOBAL": "from create"}))
+shared = sdk.Shared(lambda: Sandbox.create(timeout=7200, request_timeout=LONG, envs={"GLOBAL": "from create"}))
 
 
 def now():
@@ -55,14 +56,19 @@ def everything(**kw):
     return out
 
 
+def ends_after(end, seconds, before, after):
+    """The end of a lease that was given between two instants of our clock."""
+    tap.within(-2, (end - before).total_seconds() - seconds, (after - before).total_seconds() + 2, "end of a lease of %d s" % seconds)
+
+
 # ---- lifecycle ----
 
 @case("create with timeout, metadata, envs; get_info tells them")
 def create():
-    with sandbox("base", timeout=120, metadata={"app": "x", "odd key &=": "ü ☃"}, envs={"A": "1", "B": "two words"}) as s:
+    with sandbox("base", timeout=1200, metadata={"app": "x", "odd key &=": "ü ☃"}, envs={"A": "1", "B": "two words"}) as s:
         i = s.get_info()
         equal((i.sandbox_id, i.metadata, i.state), (s.sandbox_id, {"app": "x", "odd key &=": "ü ☃"}, SandboxState.RUNNING), "info")
-        check(abs((i.end_at - i.started_at).total_seconds() - 120) < 1, "lease", i)
+        check(abs((i.end_at - i.started_at).total_seconds() - 1200) < 1, "lease", i)
         equal(Sandbox.get_info(s.sandbox_id).template_id, i.template_id, "class method")
         equal(s.commands.run('echo "$A/$B"').stdout, "1/two words\n", "envs")
     with sandbox() as s:
@@ -97,9 +103,10 @@ def listing():
 
 @case("set_timeout; a lease that ends is over for the client")
 def lease():
-    with sandbox(timeout=300) as s:
-        s.set_timeout(20)
-        check(abs((s.get_info().end_at - now()).total_seconds() - 20) < 2, "shortened")
+    with sandbox(timeout=3600) as s:
+        before = now()
+        s.set_timeout(600)
+        ends_after(s.get_info().end_at, 600, before, now())
         Sandbox.set_timeout(s.sandbox_id, 1)
         eventually(lambda: not s.is_running(), 3, "the lease ends")
         with raises(NotFoundException):
@@ -113,14 +120,15 @@ def lease():
 
 @case("connect from a fresh process reaches the same sandbox")
 def connect():
-    with sandbox(timeout=200) as s:
+    with sandbox(timeout=1200) as s:
         s.files.write("/tmp/mark", "here")
         code = "import sys; from e2b import Sandbox; s = Sandbox.connect(sys.argv[1]); print(s.files.read('/tmp/mark'), s.commands.run('echo run').stdout, end='')"
-        out = subprocess.run([sys.executable, "-c", code, s.sandbox_id], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        out = subprocess.run([sys.executable, "-c", code, s.sandbox_id], stdout=subprocess.PIPE, check=True, timeout=LONG).stdout
         equal(out, b"here run\n", "what the other process saw")
-        again = Sandbox.connect(s.sandbox_id, timeout=400)
+        before = now()
+        again = Sandbox.connect(s.sandbox_id, timeout=2400)
         end = again.get_info().end_at
-        check((end - now()).total_seconds() > 390, "connect extends")
+        ends_after(end, 2400, before, now())
         Sandbox.connect(s.sandbox_id, timeout=1)
         equal(again.get_info().end_at, end, "connect never shortens")
         check(again.is_running(), "running")
@@ -143,9 +151,10 @@ def state_of(s):
 
 @case("pause and connect from a fresh process: files and running processes go on")
 def pause():
-    with sandbox(timeout=300, envs={"COLOUR": "blue"}) as s:
+    with sandbox(timeout=1200, envs={"COLOUR": "blue"}) as s:
         s.files.write("/home/user/kept", "here")
-        counter = s.commands.run("i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.05; done", background=True, timeout=0)
+        counter = s.commands.run("i=0; while true; do i=$((i+1)); echo $i > /tmp/count.new; mv /tmp/count.new /tmp/count; sleep 0.05; done",
+                                 background=True, timeout=0)
         eventually(lambda: s.files.exists("/tmp/count"), 5, "it counts")
         equal((s.pause(), s.pause(), s.is_running(), state_of(s)), (True, False, False, SandboxState.PAUSED), "pause, again, running, state")
         check(s.sandbox_id in [x.sandbox_id for x in everything(query=SandboxQuery(state=[SandboxState.PAUSED]))], "listed as paused")
@@ -153,15 +162,15 @@ def pause():
             s.commands.run("true")
         with raises(NotFoundException):
             s.set_timeout(60)
-        code = ("import sys; from e2b import Sandbox; s = Sandbox.connect(sys.argv[1], timeout=120); "
+        code = ("import sys; from e2b import Sandbox; s = Sandbox.connect(sys.argv[1], timeout=600); "
                 "print(s.files.read('/home/user/kept'), s.commands.run('echo $COLOUR').stdout, end='')")
-        out = subprocess.run([sys.executable, "-c", code, s.sandbox_id], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+        out = subprocess.run([sys.executable, "-c", code, s.sandbox_id], stdout=subprocess.PIPE, check=True, timeout=LONG).stdout
         equal(out, b"here blue\n", "what the other process saw")
         info = s.get_info()
         equal(info.state, SandboxState.RUNNING, "state")
-        check(abs((info.end_at - info.started_at).total_seconds() - 120) < 1, "its lease", info)
+        check(abs((info.end_at - info.started_at).total_seconds() - 600) < 1, "its lease", info)
         before = int(s.files.read("/tmp/count"))
-        eventually(lambda: int(s.files.read("/tmp/count") or 0) > before, 5, "it counts on")
+        eventually(lambda: int(s.files.read("/tmp/count")) > before, 5, "it counts on")
         check(counter.pid in [p.pid for p in s.commands.list()], "the same process")
         s.pause()
         equal((s.kill(), s.kill()), (True, False), "kill of a paused one")
@@ -192,7 +201,7 @@ def lifecycle():
 @case("async: pause and connect")
 def async_pause():
     async def work():
-        s = await AsyncSandbox.create(timeout=100)
+        s = await AsyncSandbox.create(timeout=1200, request_timeout=LONG)
         await s.files.write("/home/user/kept", "here")
         equal((await s.pause(), await s.is_running()), (True, False), "pause")
         again = await asyncio.gather(*[AsyncSandbox.connect(s.sandbox_id) for _ in range(5)])
@@ -239,15 +248,15 @@ def huge():
             up.update(out)
             return out
     try:
-        s.files.write("/home/user/huge", Source(), request_timeout=300, use_octet_stream=True)
+        s.files.write("/home/user/huge", Source(), request_timeout=3 * LONG, use_octet_stream=True)
     except TypeError:
-        s.files.write("/home/user/huge", Source(), request_timeout=300)
+        s.files.write("/home/user/huge", Source(), request_timeout=3 * LONG)
     equal(s.files.get_info("/home/user/huge").size, total << 20, "size")
     down = hashlib.sha256()
-    for piece in s.files.read("/home/user/huge", format="stream", request_timeout=300):
+    for piece in s.files.read("/home/user/huge", format="stream", request_timeout=3 * LONG):
         down.update(piece)
     equal(down.hexdigest(), up.hexdigest(), "what came back")
-    equal(s.commands.run("sha256sum < /home/user/huge").stdout[:64], up.hexdigest(), "what is there")
+    equal(s.commands.run("sha256sum < /home/user/huge", timeout=LONG).stdout[:64], up.hexdigest(), "what is there")
     s.files.remove("/home/user/huge")
 
 
@@ -288,7 +297,7 @@ def signed():
                 url = "%s/_sandbox/%s/49983%s?%s" % (shared.rstrip("/"), s.sandbox_id, u.path, u.query)
             r = urllib.request.Request(url, data, headers)
             try:
-                with urllib.request.urlopen(r, timeout=30) as f:
+                with urllib.request.urlopen(r, timeout=LONG) as f:
                     return f.status, f.read()
             except urllib.error.HTTPError as e:
                 return e.code, e.read()
@@ -320,9 +329,9 @@ def other():
 
 @case("pool without machines: the lifecycle works, guest calls fail as not running")
 def pool_none():
-    with sandbox("pool-rows", timeout=60, metadata={"pool": "none"}) as s:
+    with sandbox("pool-rows", timeout=600, metadata={"pool": "none"}) as s:
         equal(s.get_info().metadata, {"pool": "none"}, "get_info")
-        s.set_timeout(100)
+        s.set_timeout(1000)
         equal(s.is_running(), False, "is_running")
         with raises(TimeoutException):
             s.commands.run("true")
@@ -333,7 +342,7 @@ def pool_none():
 
 @case("light pool: files work, a shell is unimplemented, and files still work")
 def pool_light():
-    with sandbox("pool-js", timeout=60) as s:
+    with sandbox("pool-js", timeout=600) as s:
         equal(s.is_running(), True, "is_running")
         s.files.write("/home/user/a.txt", "text")
         with raises(SandboxException, "not implemented"):
@@ -350,14 +359,15 @@ def pool_light():
 def async_life():
     async def work():
         mark = secrets.token_hex(6)
-        s = await AsyncSandbox.create(timeout=100, metadata={"mark": mark}, envs={"A": "1"})
+        s = await AsyncSandbox.create(timeout=1200, request_timeout=LONG, metadata={"mark": mark}, envs={"A": "1"})
         try:
             i = await s.get_info()
             equal((i.sandbox_id, i.metadata), (s.sandbox_id, {"mark": mark}), "info")
             p = AsyncSandbox.list(query=SandboxQuery(metadata={"mark": mark}))
             equal([x.sandbox_id for x in await p.next_items()], [s.sandbox_id], "list")
-            await s.set_timeout(200)
-            check(abs(((await s.get_info()).end_at - now()).total_seconds() - 200) < 2, "timeout")
+            before = now()
+            await s.set_timeout(2400)
+            ends_after((await s.get_info()).end_at, 2400, before, now())
             c = await AsyncSandbox.connect(s.sandbox_id)
             equal((await c.commands.run("echo $A")).stdout, "1\n", "connected")
             check(await c.is_running(), "running")
@@ -371,9 +381,11 @@ ONE, TWO = (os.environ.get("INTERNET") or "0 0").split()
 
 
 def reached(s):
-    """Which of the lab's two addresses the sandbox reaches."""
-    command = "for a in %s %s; do timeout 2 bash -c \"exec 3<>/dev/tcp/$a/80 && head -n1 <&3\" >/dev/null 2>&1 && echo $a; done; true" % (ONE, TWO)
-    return s.commands.run(command).stdout.split()
+    """Which of the lab's two addresses the sandbox reaches. What is closed is refused at once; the limit is for a connection that hangs."""
+    command = "for a in %s %s; do timeout 100 bash -c \"exec 3<>/dev/tcp/$a/80 && head -n1 <&3\" >/dev/null 2>&1; echo $a $?; done" % (ONE, TWO)
+    said = [line.split() for line in s.commands.run(command, timeout=LONG).stdout.splitlines()]
+    check(len(said) == 2 and "124" not in [status for _, status in said], "each answers or is refused", said)
+    return [a for a, status in said if status == "0"]
 
 
 @case("network: internet by default, none, allowed and denied addresses; update_network replaces")
@@ -450,7 +462,7 @@ def metrics():
     equal((m.cpu_count, m.mem_total), (i.cpu_count, i.memory_mb << 20), "limits")
     check(0 <= m.cpu_used_pct <= 100 and 0 < m.mem_used <= m.mem_total and 0 < m.disk_used <= m.disk_total, "values", m)
     equal(s.get_metrics(end=now() - datetime.timedelta(days=1)), [], "none of yesterday")
-    check(s.get_metrics(start=now() - datetime.timedelta(minutes=5), end=now()), "a range")
+    eventually(lambda: s.get_metrics(start=now() - datetime.timedelta(minutes=5), end=now()), tap.PATIENCE, "a range")
 
 
 def snapshots_of(p):
