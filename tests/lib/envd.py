@@ -67,7 +67,7 @@ class Result:
 
 
 class Envd:
-    def __init__(self, where, sandbox_id, token=None, port=49983, timeout=60):
+    def __init__(self, where, sandbox_id, token=None, port=49983, timeout=180):
         self.where, self.id, self.token, self.port, self.timeout = where, sandbox_id, token, port, timeout
 
     def headers(self, user=None, token=None, extra=()):

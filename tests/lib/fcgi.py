@@ -1,5 +1,6 @@
 """A FastCGI client (one request a connection) and a CGI caller: the front ends without a web server."""
 
+import contextlib
 import socket
 import struct
 import subprocess
@@ -70,7 +71,7 @@ def parse(output):
     return r
 
 
-def connect(path, timeout=30):
+def connect(path, timeout=wire.HANG):
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(timeout)
     s.connect(path)
@@ -105,15 +106,16 @@ def read_output(s):
             return out, err
 
 
-def call(path, method, target, headers=(), body=None, timeout=30):
+def call(path, method, target, headers=(), body=None, timeout=wire.HANG):
     """One request to the responder that listens on a unix socket."""
     with connect(path, timeout) as s:
         begin(s, cgi_params(method, target, headers, body))
-        s.sendall(records(STDIN, body or b"") + record(STDIN, b""))
+        with contextlib.suppress(ConnectionError):      # it may have answered before it read all, as web servers know, too
+            s.sendall(records(STDIN, body or b"") + record(STDIN, b""))
         return parse(read_output(s)[0])
 
 
-def cgi(program, conf, method, target, headers=(), body=None, timeout=30, user="www-data"):
+def cgi(program, conf, method, target, headers=(), body=None, timeout=wire.HANG, user="www-data"):
     """One request to the same program as plain CGI, run as the web server would."""
     # No arguments: as CGI a responder ignores them, since a web server may make them of the query.
     e = {"PATH": "/usr/bin:/bin", "HUTCH_CONFIG": conf}

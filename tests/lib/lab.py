@@ -23,7 +23,7 @@ OPTIONS = {"egress": "on", "egress_dns": DNS}
 
 
 def ip(*args, **kw):
-    return subprocess.run(["ip", *args], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, **kw).stdout.decode()
+    return subprocess.run(["ip", *args], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, **kw).stdout.decode()
 
 
 class Lab:
@@ -67,7 +67,7 @@ class Lab:
 
     def inside(self, *args):
         """A command in the machine's namespace: exit code and output."""
-        p = subprocess.run(["ip", "netns", "exec", self.node, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30)
+        p = subprocess.run(["ip", "netns", "exec", self.node, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
         return p.returncode, p.stdout.decode("utf-8", "replace")
 
     def left(self):

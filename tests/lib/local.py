@@ -22,7 +22,10 @@ class Server:
             def log_message(self, *args):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Listening(http.server.ThreadingHTTPServer):
+            request_queue_size = 128        # a connection that found the queue full would come a second later
+
+        self.server = Listening(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *a: None
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()

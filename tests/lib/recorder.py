@@ -71,7 +71,7 @@ def listen(port, fn):
 def tell(c):
     c.recv(65536)
     with lock:
-        lock.wait_for(lambda: busy == 0, 10)
+        lock.wait_for(lambda: busy == 0, 60)
         body = json.dumps(records).encode()
         records.clear()
     c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))

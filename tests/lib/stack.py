@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -27,17 +28,28 @@ USER = "www-data"
 CREWS = ("web", "sandboxes", "templates", "teams", "events", "doors", "edge", "relay")       # parts whose noted process starts others that do the work
 
 
-def free_ports(n):
-    """Numbers of n different ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+PORTS = range(20000, 32000)     # below those that the kernel gives to clients: no connection takes one while its server is away
+taken = []                      # what holds ours
 
 
 def free_port():
-    return free_ports(1)[0]
+    """A port that nobody listens on, and that no other run takes as long as this one lasts: whose the name of the socket is, has it."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        first, last = (int(x) for x in f.read().split())
+    ports = [p for p in PORTS if not first <= p <= last] or list(PORTS)
+    random.shuffle(ports)
+    for port in ports:
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind("\0hutch-test-port-%d" % port)
+            with socket.socket() as s:
+                s.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+            continue
+        taken.append(held)
+        return port
+    raise AssertionError("there is no free port")
 
 
 def alive(pid):
@@ -92,14 +104,14 @@ class Stack:
         self.dir = tempfile.mkdtemp(prefix="hutch-test-", dir="/tmp")
         os.chmod(self.dir, 0o755)
         atexit.register(self.remove)
-        self.port, self.tls_port = free_ports(2)
+        self.port, self.tls_port = free_port(), free_port()
         self.domain = "hutch.localhost:%d" % (self.tls_port if domain_is == "https" else self.port)
         self.where = ("127.0.0.1", self.port)
         self.tls_where = wire.Tls("127.0.0.1", self.tls_port, self.path("tls/ca.pem"))
         self.url = "http://127.0.0.1:%d" % self.port
         self.run_dir = self.path("run")
         self.conf = self.path("hutch.conf")
-        self.options = {"warm": 2, "repair_s": 2, "team_sandboxes": 24, "max_sandboxes": 400, "pids_max": 512, "db_size_mb": 256, "verification": "true",
+        self.options = {"warm": 2, "repair_s": 10, "team_sandboxes": 24, "max_sandboxes": 400, "pids_max": 512, "db_size_mb": 256, "verification": "true",
                         "webhook_private": "true", "webhook_retry_s": 1,
                         "admin_token_file": self.path("state/admin-token"), **(labs.OPTIONS if lab else {"egress": "off"}), **options}
         self.pids_max = int(self.options["pids_max"])
@@ -144,7 +156,7 @@ class Stack:
     # ---- start ----
     def tool(self, command, *more):
         p = subprocess.run([os.path.join(SOURCE, "tools/stack"), command, "--dir", self.dir] + list(more), stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
         if p.returncode != 0:
             raise AssertionError("tools/stack %s: exit %d\n%s" % (command, p.returncode, p.stdout.decode("utf-8", "replace")))
         self.ever.update((p, started(p)) for pids in self.pids().values() for p in pids)
@@ -272,7 +284,7 @@ class Stack:
     def ctl(self, *args):
         """hutchctl, as the web server's user: what it makes belongs to the responders."""
         p = subprocess.run([self.program("hutchctl"), "-c", self.conf] + list(args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, timeout=60, cwd="/", user=USER, group=USER, extra_groups=[])
+                           stderr=subprocess.PIPE, timeout=wire.HANG, cwd="/", user=USER, group=USER, extra_groups=[])
         if p.returncode != 0:
             raise AssertionError("hutchctl %s: exit %d\n%s%s" % (" ".join(args), p.returncode, p.stdout.decode(), p.stderr.decode()))
         return p.stdout.decode()
@@ -289,7 +301,7 @@ class Stack:
         """{machine: sandbox} of the claimed ones; {} also while the node is starting."""
         try:
             r = self.node("GET", "/v1/sandboxes")
-        except OSError:
+        except (OSError, wire.Cut):
             return {}
         return {x["id"]: x.get("claim_ref", "") for x in r.json()["sandboxes"] if x.get("claim_ref")} if r.status == 200 else {}
 
@@ -310,7 +322,7 @@ class Stack:
         try:
             rows, claimed = self.rows(), self.machines()
             info = self.node("GET", "/v1/info").json()
-        except (OSError, AssertionError, KeyError) as e:
+        except (OSError, wire.Cut, AssertionError, KeyError) as e:
             return "cannot be told: %s" % e
         bad = ["row %s is %s" % (i, s) for i, s, _ in rows if s != "running"]
         want = {m: i for i, s, m in rows if s == "running"}
@@ -369,7 +381,7 @@ class Stack:
                     m = re.search(r"(sb_[a-z0-9]{20})", f.read())
                 if not m or not self.ours(m.group(1)):
                     continue
-                with open("/proc/%s/status" % pid) as f:
+                with open("/proc/%s/status" % pid, errors="replace") as f:
                     status = f.read()
                 ns = re.search(r"^NSpid:\s+(.*)$", status, re.M).group(1).split()
                 if len(ns) > 1 and ns[-1] == "1" and "State:\tZ" not in status:

@@ -11,6 +11,9 @@ import ssl
 import time
 
 
+HANG = 120          # seconds without a byte after which a peer counts as one that hangs
+
+
 class Cut(Exception):
     """The peer closed (or reset) in the middle of an answer. `got` is what came of the body."""
 
@@ -87,7 +90,7 @@ class Tls(tuple):
 class Conn:
     """One connection. `where` is (host, port), Tls, or the path of a unix socket."""
 
-    def __init__(self, where, timeout=30):
+    def __init__(self, where, timeout=HANG):
         self.where = where
         if isinstance(where, str):
             self.sock = socket.socket(socket.AF_UNIX)
@@ -236,7 +239,7 @@ class Conn:
             return True
         return bool(self.rest) or bool(select.select([self.sock], [], [], seconds)[0])
 
-    def closed_by_peer(self, seconds=5):
+    def closed_by_peer(self, seconds=HANG):
         """True when the peer closes within that time, whatever it still sends."""
         self.sock.settimeout(seconds)
         end = time.monotonic() + seconds
@@ -251,15 +254,16 @@ class Conn:
         return False
 
 
-def once(where, method, target, headers=(), body=None, host=None, timeout=30):
+def once(where, method, target, headers=(), body=None, host=None, timeout=HANG):
     """One request on a connection of its own."""
     with Conn(where, timeout) as c:
         return c.request(method, target, list(headers) + [("Connection", "close")], body, host)
 
 
-def raw(where, data, timeout=10):
-    """Sends bytes as they are; answers the first whole answer, or None when none came."""
-    with Conn(where, timeout) as c:
+def raw(where, data, timeout=HANG):
+    """Sends bytes as they are; answers the first whole answer, or None when none came within that time."""
+    with Conn(where) as c:
+        c.sock.settimeout(timeout)
         try:
             c.send(data)
         except ConnectionError:

@@ -44,7 +44,7 @@ class Load:
         with self.lock:
             self.alive[sid] = r.json()["envdAccessToken"]
         try:
-            e = envd.Envd(self.w.where, sid, self.alive[sid], timeout=10)
+            e = envd.Envd(self.w.where, sid, self.alive[sid], timeout=60)
             got = e.run("echo $E2B_SANDBOX_ID", login=False).stdout.decode().strip()
             if got != sid:
                 self.odd.append("%s answered as %s" % (sid, got))
@@ -80,7 +80,7 @@ class Load:
     def __exit__(self, *_):
         self.stop.set()
         for t in self.threads:
-            t.join(40)
+            t.join(300)
 
 
 def settle(w, load, text):

@@ -100,7 +100,7 @@ def underscore(w):
 def many_streams(w):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
-    with w.create(timeout=600) as a, w.create(timeout=600) as b, w.create() as other:
+    with w.create(timeout=900) as a, w.create(timeout=900) as b, w.create(timeout=900) as other:
         homes = [(s, s.envd.spawn("exec sleep 1000")) for s in (a, b)]
         streams = []
         try:
@@ -129,7 +129,7 @@ def many_streams(w):
 
 @scenario("idle connections of clients outlive a crowd of streams", data=True)
 def kept(w):
-    with w.create() as s, contextlib.ExitStack() as stack:
+    with w.create(timeout=900) as s, contextlib.ExitStack() as stack:
         message = {"process": {"pid": s.envd.spawn("exec sleep 1000")}}
         conns = [stack.enter_context(wire.Conn(w.where)) for _ in range(320)]
         ask = ("GET", "/sandboxes/" + s.id, [("X-API-Key", w.api.key)])
@@ -189,12 +189,12 @@ def served_certificate(w):
 
 
 def renew_certificate(w):
-    subprocess.run([w.stack.program("hutchctl"), "-c", w.stack.conf, "tls", "--dir", w.path("tls"), "--renew"], stdout=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run([w.stack.program("hutchctl"), "-c", w.stack.conf, "tls", "--dir", w.path("tls"), "--renew"], stdout=subprocess.DEVNULL, check=True, timeout=120)
 
 
 @scenario("a reload of the web server loses no request, over http and https, cuts no stream and takes a new certificate", data=True)
 def reloaded(w):
-    with w.create() as s:
+    with w.create(timeout=900) as s:
         st = s.envd.start("/bin/bash", ["-c", "while read x; do echo got $x; done"], stdin=True)
         events = st.events()
         pid = next(events)["start"]["pid"]
@@ -223,7 +223,7 @@ def reloaded(w):
         finally:
             over.set()
             for t in threads:
-                t.join(60)
+                t.join()
         equal(bad, [], "requests that failed, of %d" % sum(done))
         s.envd.rpc("process.Process/SendInput", {"process": {"pid": pid}, "input": {"stdin": "eAo="}})
         check("stdout" in next(events).get("data", {}), "the stream goes on")

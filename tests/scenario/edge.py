@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 
 import envd
 import wire
@@ -123,7 +122,8 @@ def smuggled(w):
                   b"Transfer-Encoding:\tchunked\r\nContent-Length: %d\r\n\r\n0\r\n\r\n" % (5 + len(inner)),
                   b"Transfer-Encoding: x, chunked\r\n\r\n0\r\n\r\n"):
             try:
-                with wire.Conn(w.where, 3) as c:
+                with wire.Conn(w.where) as c:
+                    c.sock.settimeout(3)
                     c.send(head + t + inner)
                     for _ in range(3):
                         r = c.finish()
@@ -248,7 +248,7 @@ def upgrade(w):
             c.send(word)
             equal(c.read_exact(len(word)), word.upper(), "echo")
         s.kill()
-        check(c.closed_by_peer(3), "the connection is cut by the kill")
+        check(c.closed_by_peer(), "the connection is cut by the kill")
         c.close()
 
 
@@ -375,7 +375,6 @@ def cut(w):
         for st in streams:
             ev = st.events()
             next(ev), next(ev)
-        t0 = time.monotonic()
         equal(s.kill(), 204, "kill")
         for st in streams:
             st.conn.sock.settimeout(60)
@@ -386,7 +385,6 @@ def cut(w):
                 pass
             equal(s.envd.health(), 502, "health once the cut is seen")
             st.close()
-        check(time.monotonic() - t0 < 30, "cut at once: took %.2f s" % (time.monotonic() - t0))
 
 
 @scenario("a client that hangs up does not stop the command", data=True)
@@ -419,8 +417,9 @@ def bytes_through(w):
 @scenario("an early answer: a refused upload does not hang; it is refused before its end where the server can", data=True)
 def early(w):
     with w.create() as s:
-        with wire.Conn(w.where, 15) as c:
+        with wire.Conn(w.where) as c:
             pieces = 64
+            c.sock.settimeout(15)       # who answers early need not read what comes then
             length = 1 << 30 if w.server.early else pieces << 16
             c.send(c.request_head("POST", "/files?path=/tmp/x", envd.Envd(w.where, s.id, "wrong").headers(extra=[
                 ("Content-Type", "application/octet-stream"), ("Content-Length", str(length))])))
@@ -431,6 +430,7 @@ def early(w):
                     c.send(b"x" * 65536)
             except (ConnectionError, socket.timeout):
                 pass
+            c.sock.settimeout(wire.HANG)
             try:
                 equal(c.finish().status, 401, "refused")
             except wire.Cut:
@@ -484,14 +484,17 @@ def many(w):
 
         def work(s):
             for _ in range(12):
-                got = s.run("echo $E2B_SANDBOX_ID", login=False).stdout.decode().strip()
+                try:
+                    got = s.run("echo $E2B_SANDBOX_ID", login=False).stdout.decode().strip()
+                except Exception as e:  # noqa: whatever it is, it was no answer
+                    got = repr(e)
                 if got != s.id:
                     wrong.append((s.id, got))
         threads = [threading.Thread(target=work, args=(s,)) for s in boxes]
         for t in threads:
             t.start()
         for t in threads:
-            t.join(60)
+            t.join()
         equal(wrong, [], "answers from the wrong sandbox")
     finally:
         for s in boxes:

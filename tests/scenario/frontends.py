@@ -23,7 +23,7 @@ def spawned(w, processes, threads):
     path = w.path("extra-%d-%d.sock" % (processes, threads))
     argv = ["spawn-fcgi", "-s", path, "-F", str(processes), "-M", "0666"] + w.stack.spawn_user() + \
         ["--", w.stack.program("hutch-sandboxes"), "-c", w.stack.conf, "-t", str(threads)]
-    out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=True).stdout.decode()
+    out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=True).stdout.decode()
     pids = [int(line.rsplit(":", 1)[1]) for line in out.splitlines() if "PID" in line]
     equal(len(pids), processes, "spawned: %s" % out)
     try:
@@ -64,7 +64,7 @@ def cgi(w):
 @scenario("as CGI, arguments that a web server makes of a query change nothing", data=True)
 def cgi_arguments(w):
     env = {"PATH": "/usr/bin:/bin", "HUTCH_CONFIG": w.stack.conf, **fcgi.cgi_params("GET", "/health?-n+-c+/nonexistent", [], None)}
-    p = subprocess.run([w.stack.program("hutch-sandboxes"), "-n", "-c", "/nonexistent"], input=b"", stdout=subprocess.PIPE, env=env, timeout=20,
+    p = subprocess.run([w.stack.program("hutch-sandboxes"), "-n", "-c", "/nonexistent"], input=b"", stdout=subprocess.PIPE, env=env, timeout=120,
                        user="www-data", group="www-data",
                extra_groups=[], cwd="/")
     one_of(fcgi.parse(p.stdout).status, (200, 204), "health")
@@ -123,7 +123,7 @@ def processes(w):
         for t in threads:
             t.start()
         for t in threads:
-            t.join(60)
+            t.join()
         equal(wrong, [], "failures")
         equal(len(set(made)), 12, "creates")
         for sid in made:
@@ -143,11 +143,11 @@ def threads(w):
             fcgi.begin(s, fcgi.cgi_params("POST", "/v2/sandboxes", headers(w) + [("Content-Length", "100")], None))
             s.sendall(fcgi.records(fcgi.STDIN, b'{"templateID":'))
             held.append(s)
-        equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w), timeout=10).status, 200, "answered meanwhile")
+        equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w)).status, 200, "answered meanwhile")
         for s in held:
             s.close()
         for _ in range(8):
-            equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w), timeout=10).status, 200, "all threads are free again")
+            equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w)).status, 200, "all threads are free again")
         equal(len(pids), 1, "one process")
 
 
@@ -162,7 +162,7 @@ def garbage(w):
             except OSError:
                 pass
             s.close()
-        equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w), timeout=10).status, 200, "still serving")
+        equal(fcgi.call(path, "GET", "/v2/sandboxes", headers(w)).status, 200, "still serving")
         check(os.path.exists("/proc/%d" % pids[0]), "still the same process")
         s = fcgi.connect(path)
         fcgi.begin(s, {"REQUEST_METHOD": "GET"})
@@ -178,8 +178,8 @@ def bad_setup(w):
         with open(path, "w") as f:
             f.write(text)
         p = subprocess.run([w.stack.program("hutch-sandboxes"), "-c", path, "-n"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           timeout=10)
+                           timeout=120)
         check(p.returncode != 0 and word in p.stderr.decode() and "bad.conf:" in p.stderr.decode(), "says what is wrong with %r" % text, p)
     p = subprocess.run([w.stack.program("hutch-sandboxes"), "-c", "/nonexistent/x.conf", "-n"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, timeout=10)
+                       stderr=subprocess.PIPE, timeout=120)
     check(p.returncode != 0 and "/nonexistent/x.conf" in p.stderr.decode(), "a missing file", p)

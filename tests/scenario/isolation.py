@@ -154,14 +154,17 @@ def userns(w):
             raise Skip("no user namespace here: the node says so in its capabilities")
         st = s.envd.start("/bin/sleep", [mark], user="root")
         next(st.events())
-        uids = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                with open("/proc/%s/cmdline" % pid) as f:
-                    if mark in f.read():
-                        with open("/proc/%s/status" % pid) as f2:
-                            uids += re.findall(r"^Uid:\s+(\d+)", f2.read(), re.M)
-        check(uids, "the guest's process is seen from the host")
+
+        def seen():
+            uids = []
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                with contextlib.suppress(OSError):
+                    with open("/proc/%s/cmdline" % pid, errors="replace") as f:
+                        if mark in f.read():
+                            with open("/proc/%s/status" % pid, errors="replace") as f2:
+                                uids += re.findall(r"^Uid:\s+(\d+)", f2.read(), re.M)
+            return uids
+        uids = eventually(seen, 0, "the guest's process is seen from the host")
         check(all(int(u) >= 65536 for u in uids), "its uid on the host", uids)
         st.close()
 

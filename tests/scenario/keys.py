@@ -149,7 +149,7 @@ def operator(w):
 @scenario("a blocked team looks and removes, a banned one does nothing, and what runs goes on")
 def standing(w):
     t = Team(w)
-    with w.create(api=t.api, timeout=200) as s, w.create(api=t.api, timeout=200) as sleeper, w.create() as bystander:
+    with w.create(api=t.api, timeout=900) as s, w.create(api=t.api, timeout=900) as sleeper, w.create() as bystander:
         t.api.must(204, "POST", "/sandboxes/%s/pause" % sleeper.id, {})
         changes = (("POST", "/v2/sandboxes", {"templateID": "base"}), ("POST", "/sandboxes", {"templateID": "base"}),
                    ("POST", "/sandboxes/%s/timeout" % s.id, {"timeout": 60}), ("POST", "/sandboxes/%s/pause" % s.id, {}),
@@ -228,7 +228,7 @@ def metrics(w):
         path = "/sandboxes/%s/metrics" % s.id
         eventually(lambda: t.api("GET", path).json(), 12, "a first sample")
         if w.kind not in ("cgi", "fcgi"):
-            s.out("dd if=/dev/zero of=/tmp/fill bs=1M count=20 2>/dev/null; sync")
+            s.out("dd if=/dev/zero of=/tmp/fill bs=1M count=20 2>/dev/null; sync /tmp/fill")
             s.run("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
         before = len(t.api("GET", path).json())
         samples = eventually(lambda: (lambda x: len(x) > before and x)(t.api("GET", path).json()), 12, "another sample")
@@ -326,10 +326,13 @@ def noted(w):
         equal(s.envd.call("GET", "/journal").status, 404, "the guest's own socket does not tell")
         equal(t.api("GET", "/v1/sandboxes/%s/journal" % s.id).status, 404, "nor does the API")
     check(everything[1] in entries(), "they outlive it")
-    with w.create(api=t.api) as s:
-        path = "/sandboxes/%s/logs" % s.id
-        s.run("exit 4")
-    check(any("ended: exit status 4" in x["message"] for x in entries()), "never asked for until it was killed", entries())
+
+    def last_words():
+        with w.create(api=t.api) as s:
+            s.run("exit 4")
+        return any("ended: exit status 4" in x["message"] for x in t.api.must(200, "GET", "/v2/sandboxes/%s/logs" % s.id)["logs"])
+    # A kill waits for a fifth of a second that a guest tells, which one on a busy machine may miss.
+    check(any(last_words() for _ in range(10)), "never asked for until it was killed")
 
 
 @scenario("numbers for Prometheus, on the operator's socket")
@@ -345,25 +348,30 @@ def prometheus(w):
     with w.create():
         check(value('hutch_sandboxes{state="running"}') >= 1, "one runs")
     for n, b in zip(names, before):
-        check(value(n) > b, "%s grows" % n, b, value(n))
+        eventually(lambda: value(n) > b, 0, "%s grows" % n)
     equal(w.api("GET", "/metrics").status, 404, "not public")
 
 
 @scenario("rates of a team: over all programs together, 429 with the headers, back after a while")
 def rates(w):
-    with w.stack.configured("sandboxes", rate_create=60, rate_burst_s=3):
+    # Three at once, then one in ten seconds: so slow that none comes back while the three are used up.
+    with w.stack.configured("sandboxes", rate_create=6, rate_burst_s=30):
         t, other = Team(w), Team(w)
         for left in (2, 1, 0):
             r = t.api("POST", "/v2/sandboxes", {"templateID": "nosuch"})
             error_body(r, 404)
             equal((r.header("ratelimit-limit"), r.header("ratelimit-remaining")), ("3", str(left)), "headers")
             check(int(r.header("ratelimit-reset")) >= 1, "reset", r.headers)
+        begun = time.monotonic()
         r = t.api("POST", "/v2/sandboxes", {"templateID": "nosuch"})
         error_body(r, 429, "Rate limit exceeded")
-        equal((r.header("ratelimit-remaining"), r.header("retry-after")), ("0", "1"), "headers of the refusal")
+        equal(r.header("ratelimit-remaining"), "0", "headers of the refusal")
+        wait = int(r.header("retry-after"))
+        within(1, wait, 10, "when there is one again")
         check(t.api("GET", "/v2/sandboxes").header("ratelimit-limit") is None, "other routes are not bounded")
         error_body(other.api("POST", "/v2/sandboxes", {"templateID": "nosuch"}), 404)
-        eventually(lambda: t.api("POST", "/v2/sandboxes", {"templateID": "nosuch"}).status == 404, 5, "one more after a second")
+        eventually(lambda: t.api("POST", "/v2/sandboxes", {"templateID": "nosuch"}).status == 404, 20, "one more after a while")
+        check(time.monotonic() - begun > wait - 1.01, "not before the time that was told", wait)
 
 
 @scenario("anonymous callers: who brings no key is the default team, when that is wanted")

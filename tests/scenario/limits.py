@@ -139,8 +139,9 @@ def disk(w):
                 check(size >= 90 << 20, "of 128 MiB only %d MiB could be used" % (size >> 20))
                 r = bad.envd.write("/home/user/more", b"x" * (8 << 20))
                 error_body(r, 507, "space")
-                noted = w.api.must(200, "GET", "/v2/sandboxes/%s/logs?level=error" % bad.id)["logs"]
-                equal([(x["level"], x["fields"]["path"]) for x in noted], [("error", "/home/user/more")], "the agent noted it")
+                noted = "/v2/sandboxes/%s/logs?level=error" % bad.id
+                eventually(lambda: [(x["level"], x["fields"]["path"]) for x in w.api.must(200, "GET", noted)["logs"]] == [("error", "/home/user/more")], 0,
+                           "the agent noted it")
             bad.out("rm -f %s/big" % d)
         equal(bad.envd.write("/home/user/again", b"y" * (20 << 20)).status, 200, "after freeing")
         r = bad.envd.write("/home/user/huge", b"z" * (200 << 20))
@@ -154,7 +155,7 @@ def disk(w):
 def inodes(w):
     w.template("thin", cpuCount=1, memoryMB=512, diskSizeMB=128)
     with w.create(template="thin") as bad, w.create() as good:
-        r = bad.run("mkdir /tmp/many && cd /tmp/many && python3 -c \"\nfor i in range(1000000):\n open(str(i), 'w').close()\"", login=False, timeout_ms=60000)
+        r = bad.run("mkdir /tmp/many && cd /tmp/many && python3 -c \"\nfor i in range(1000000):\n open(str(i), 'w').close()\"", login=False, timeout_ms=600000)
         check(r.exit_code != 0 and (b"No space" in r.stderr or b"quota" in r.stderr or b"Killed" in r.stderr or r.exit_code == -1), "a million files", r)
         works(good)
 
@@ -168,12 +169,17 @@ def cpu(w):
         text = "import os,time\nt=time.time()\nfor i in range(3):\n if os.fork()==0:\n  while time.time()<t+2: pass\n  os._exit(0)\n" \
                "for i in range(3): os.wait()\nx=os.times()\nprint((x.children_user+x.children_system)/(time.time()-t))"
         s.envd.write("/tmp/burn.py", text.encode())
-        before = throttled(w, s)
-        used = float(s.out("python3 /tmp/burn.py"))
-        check(used < 1.35, "used %.2f processors" % used)
-        if used < 0.85:
-            raise Skip("the machine is too busy to tell: the loops got %.2f processors" % used)
-        check(throttled(w, s) > before, "the kernel held the loops back (they got %.2f processors)" % used)
+        most = 0
+        for _ in range(5):      # others may need the processors just now
+            before = throttled(w, s)
+            used = float(s.out("python3 /tmp/burn.py"))
+            check(used < 1.35, "used %.2f processors" % used)
+            if used >= 0.85 and throttled(w, s) > before:
+                return
+            most = max(most, used)
+        if most < 0.85:
+            raise Skip("the machine is too busy to tell: the loops got %.2f processors" % most)
+        check(False, "the kernel held the loops back (they got %.2f processors)" % most)
 
 
 def throttled(w, s):

@@ -83,7 +83,7 @@ def stable(w):
     def come_and_go():
         mine = []
         while not over.is_set():
-            mine.append(w.create(template="scenario/list-rows", api=api, timeout=300))
+            mine.append(w.create(template="scenario/list-rows", api=api, timeout=3600))
             if len(mine) > 3:
                 mine.pop(0).kill()
         for s in mine:
@@ -101,16 +101,16 @@ def stable(w):
             fn(*args)
         except Exception as e:
             wrong.append(repr(e))
-    stay |= {w.create(template="scenario/list-rows", api=api, timeout=600).id for _ in range(7)}
+    stay |= {w.create(template="scenario/list-rows", api=api, timeout=3600).id for _ in range(7)}
     threads = [threading.Thread(target=guarded, args=x) for x in ((come_and_go,), (come_and_go,), (walk, "asc", 1), (walk, "desc", 2), (walk, "desc", 5))]
     for t in threads:
         t.start()
     try:
-        eventually(lambda: walks[0] >= 30 or wrong, 60, "walks")
+        eventually(lambda: walks[0] >= 30 or wrong, 300, "walks")
     finally:
         over.set()
         for t in threads:
-            t.join(60)
+            t.join(300)
         for i in stay:
             api("DELETE", "/sandboxes/" + i)
     equal(wrong, [], "walks that were not right")
@@ -216,7 +216,7 @@ def long_answer(w):
     equal(w.stack.door("POST", "/_twin/machine-pool", {"kind": "none", "name": "rows"}).status, 201, "pool")
     w.template("rows", "none", team=name, pool="rows")
     text = {"k": "v" * 2000, "\u00e4\"": "\\\n\u20ac" * 100}
-    ids = {w.create("rows", api=api, metadata=text).id for _ in range(150)}
+    ids = {w.create("rows", api=api, metadata=text, timeout=3600).id for _ in range(150)}
     r = api("GET", "/sandboxes")
     equal(r.status, 200, "status")
     check(len(r.body) > 5 * 65536, "it is long", len(r.body))

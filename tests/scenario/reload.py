@@ -46,7 +46,7 @@ class Load:
     def __exit__(self, *_):
         self.over.set()
         for t in self.threads:
-            t.join(60)
+            t.join()
 
     def judge(self, text):
         equal(self.bad[:5], [], "%s: %d of %d requests failed" % (text, len(self.bad), sum(self.done.values())))
@@ -84,7 +84,7 @@ def counts(w):
 def scaled(w):
     before = counts(w)
     equal(sorted(before), sorted(crews(w) + ["doors"]), "what can be scaled")
-    with w.create() as s, Load(getter(w, s), lister(w), maker(w), caller(w, s), caller(w, s)) as load:
+    with w.create(timeout=900) as s, Load(getter(w, s), lister(w), maker(w), caller(w, s), caller(w, s)) as load:
         for n in (4, 1, 3, 1, 2):
             for name in crews(w):
                 f = w.stack.ctl("responders", name, str(n)).split()
@@ -96,7 +96,7 @@ def scaled(w):
     load.judge("scaling")
     eventually(lambda: all(x[2] == 0 for n, x in counts(w).items()), 20, "nobody is still ending")
     for args in (("sandboxes", "0"), ("sandboxes", "65"), ("sandboxes", "x"), ("nothing", "1"), ("../x", "1"), ("sandboxes",)):
-        p = subprocess.run([w.stack.program("hutchctl"), "-c", w.stack.conf, "responders", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+        p = subprocess.run([w.stack.program("hutchctl"), "-c", w.stack.conf, "responders", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         check(p.returncode != 0 and p.stderr, "refused in words: %r" % (args,), p)
 
 
@@ -104,7 +104,7 @@ def scaled(w):
 def renewed(w):
     with w.create(timeout=900) as s, contextlib.ExitStack() as stack:
         guest(s)
-        ws = stack.enter_context(wire.Conn(w.where, 60))
+        ws = stack.enter_context(wire.Conn(w.where))
         ws_open(ws, w, s)
         st = s.envd.start("/bin/bash", ["-c", "while read x; do echo got $x; done"], stdin=True)
         stack.callback(st.close)
@@ -140,7 +140,7 @@ def kept(w):
     (old,) = children_of([keeper])
     os.kill(old, signal.SIGKILL)
     eventually(lambda: [p for p in children_of([keeper]) if p != old and alive(p)], 20, "another one")
-    equal(w.api("GET", "/teams").status, w.api("GET", "/teams").status, "it answers")
+    check(w.api("GET", "/teams").status < 500, "it answers")
     new = children_of([keeper])
     os.kill(keeper, signal.SIGKILL)
     eventually(lambda: not any(alive(p) for p in new), 20, "they end with it")
@@ -173,7 +173,7 @@ def node(w):
         eventually(lambda: os.path.exists(holder) and children_of([listening.pid]), 30, "it starts")
         os.chown(path, -1, os.stat(w.stack.run_dir).st_gid)
         equal(w.stack.node("GET", "/v1/info").status, 200, "it serves")
-        with w.create() as s, Load(getter(w, s), lister(w), patient_maker(w), caller(w, s)) as load:
+        with w.create(timeout=900) as s, Load(getter(w, s), lister(w), patient_maker(w), caller(w, s)) as load:
             for _ in range(3):
                 old = children_of([listening.pid])[:1]
                 listening.send_signal(signal.SIGHUP)
@@ -183,6 +183,6 @@ def node(w):
         load.judge("replacing the node")
     finally:
         listening.terminate()
-        listening.wait(30)
+        listening.wait(120)
         w.stack.bring_up()
     eventually(w.stack.agrees, 30, "rows and machines agree (%s)" % w.stack.differences())

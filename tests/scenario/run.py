@@ -68,7 +68,7 @@ def main():
         w = world.World(stack, args.front, front_of(args.front, stack))
         for name, fn in scenarios(args.front, args.only):
             failed = report.failed
-            report.run(name, fn, w, limit=240)
+            report.run(name, fn, w)
             if report.failed > failed:
                 report.note("differences: %s" % (stack.differences() or "none")[:800])
     except Exception as e:

@@ -49,7 +49,8 @@ def slug(w):
 def nothing_left(w):
     had = kept(w)
     yield
-    equal(kept(w), had, "what the node keeps")
+    # of what was there before the audit may have taken some away since
+    check(kept(w) <= had, "what the node keeps", kept(w) - had)
 
 
 @scenario("a snapshot without and with a name: answers, list, filters, delete with its tag")
@@ -57,7 +58,7 @@ def basic(w):
     capable(w)
     api = w.fresh_team()
     w_ = lambda s, name=None: take(w, s, name, api)
-    with nothing_left(w), w.create(api=api, timeout=120) as s, w.create(api=api, timeout=120) as t:
+    with nothing_left(w), w.create(api=api, timeout=900) as s, w.create(api=api, timeout=900) as t:
         a = w_(s)
         check(TEMPLATE_ID.match(a["snapshotID"][:20]) and a["snapshotID"][20:] == ":default" and a["names"] == [], "without a name", a)
         b = w_(s, "Mine")
@@ -87,7 +88,7 @@ def basic(w):
 def pages(w):
     capable(w)
     api = w.fresh_team()
-    with nothing_left(w), w.create(api=api, timeout=120) as s:
+    with nothing_left(w), w.create(api=api, timeout=900) as s:
         made = [take(w, s, api=api)["snapshotID"] for _ in range(7)][::-1]
         got, query = [], "?limit=2"
         while query:
@@ -111,7 +112,7 @@ def pages(w):
 def refusals(w):
     capable(w)
     other = w.other()
-    with nothing_left(w), w.create(timeout=120) as s:
+    with nothing_left(w), w.create(timeout=900) as s:
         at = "/sandboxes/%s/snapshots" % s.id
         error_body(w.api("POST", at), 400, "body")
         for body in (b"[]", b"{", {"name": 7}, {"name": "a b"}, {"name": ""}, {"name": "x:"}, {"name": "elsewhere/x"}, {"name": "x" * 129}, {"memory": 1},
@@ -148,7 +149,7 @@ def refusals(w):
 def bounds(w):
     capable(w)
     api = w.fresh_team()
-    with nothing_left(w), w.create(api=api, timeout=120) as s:
+    with nothing_left(w), w.create(api=api, timeout=900) as s:
         at = "/sandboxes/%s/snapshots" % s.id
         with w.stack.configured("sandboxes", team_snapshots=2):
             for name in ("a", "b"):
@@ -158,7 +159,7 @@ def bounds(w):
             take(w, s, "c", api)
         with w.stack.configured("sandboxes", team_snapshot_mb=1):
             if w.kind in ("nginx", "lighttpd"):
-                s.out("head -c 3000000 /dev/urandom > /home/user/big; sync")
+                s.out("head -c 3000000 /dev/urandom > /home/user/big; sync /home/user/big")
                 error_body(api("POST", at, {}), 429, "space")
         equal(sorted(listed(api, "?name=" + n)[0].split("/")[1] for n in "bc"), ["b:default", "c:default"], "those are there")
         equal(api("GET", "/sandboxes/" + s.id).json()["state"], "running", "the sandbox runs")
@@ -198,7 +199,7 @@ id fresh
 @scenario("what a snapshot keeps: owners, modes, times, links, attributes, changes of the root and of /usr; not processes, not identity", data=True)
 def content(w):
     capable(w)
-    with nothing_left(w), w.create(timeout=200, metadata={"of": "source"}, envVars={"SOURCE": "1"}) as s:
+    with nothing_left(w), w.create(timeout=900, metadata={"of": "source"}, envVars={"SOURCE": "1"}) as s:
         s.out(MAKE)
         s.out(ROOT, user="root")
         want = s.run(LOOK).stdout
@@ -212,7 +213,7 @@ def content(w):
         equal(s.out("kill -0 %s && echo there" % pid).strip(), "there", "processes of the source go on")
         after = w.api.must(200, "GET", "/sandboxes/" + s.id)
         equal({k: after[k] for k in after}, before, "what is said of the source")
-        with w.create(template=a["snapshotID"], timeout=100) as t:
+        with w.create(template=a["snapshotID"], timeout=900) as t:
             made = w.api.must(200, "GET", "/sandboxes/" + t.id)
             equal((t.made["templateID"], t.made["alias"]), (s.made["templateID"], "base"), "it is of the source's template")
             check(t.id != s.id and t.token != s.token and "metadata" not in made, "an identity of its own", made)
@@ -223,7 +224,7 @@ def content(w):
             used = int(t.out("df -k --output=used / | tail -1"))
             check(used < 20000, "a file that was deleted while it was open takes no room", used)
             t.out("echo x > /home/user/own")
-            with w.create(template=a["snapshotID"], timeout=100) as u:
+            with w.create(template=a["snapshotID"], timeout=900) as u:
                 equal(u.run("cat /home/user/own").exit_code, 1, "each has a disk of its own")
             drop(w, a)
             equal(t.run(LOOK).stdout, want, "what started from it stays when it is deleted")
@@ -237,7 +238,7 @@ def content(w):
 @scenario("a source under load: what is copied is of one instant, and connections live on", data=True)
 def under_load(w):
     capable(w)
-    with nothing_left(w), w.create(timeout=200) as s:
+    with nothing_left(w), w.create(timeout=900) as s:
         # two files that are always written in turn, the second after the first is on its disk: an instant never has the second ahead
         s.out("cat > /home/user/w.py <<'P'\nimport os\nn = 0\nwhile True:\n    n += 1\n    for f in ('/home/user/a', '/home/user/b'):\n"
               "        with open(f + '.new', 'w') as x:\n            x.write(str(n))\n        os.rename(f + '.new', f)\nP\n"
@@ -248,7 +249,7 @@ def under_load(w):
             made = [take(w, s)["snapshotID"] for _ in range(4)]
             equal(stream.result().stdout.split(), [b"%d" % i for i in range(1, 41)], "a stream that was open all the time")
         for x in made:
-            with w.create(template=x, timeout=60) as t:
+            with w.create(template=x, timeout=900) as t:
                 a, b = (int(n) for n in t.out("cat /home/user/a; echo; cat /home/user/b").split())
                 check(a - 1 <= b <= a, "of one instant", a, b)
         equal(s.run("pgrep -f w.py").exit_code, 0, "the writer goes on")
@@ -259,10 +260,10 @@ def under_load(w):
 def resumed(w):
     capable(w)
     t = w.template("sized", memoryMB=256, diskSizeMB=200, cpuCount=1)
-    with nothing_left(w), w.create(template="sized", timeout=200) as s:
+    with nothing_left(w), w.create(template="sized", timeout=900) as s:
         s.out("echo kept > /home/user/f")
         w.api.must(204, "POST", "/sandboxes/%s/pause" % s.id, {"memory": False})
-        w.api.must(201, "POST", "/sandboxes/%s/connect" % s.id, {"timeout": 200})
+        w.api.must(201, "POST", "/sandboxes/%s/connect" % s.id, {"timeout": 900})
         a = take(w, s)
         w.api.must(400, "DELETE", "/templates/" + t["templateID"])
         equal(s.kill(), 204, "kill")
@@ -278,10 +279,10 @@ def resumed(w):
 def command(w):
     capable(w)
     w.template("commanded", command=["/bin/sh", "-c", "echo run >> /runs; cd /usr/share; exec python3 -m http.server 8123"], readyPort=8123)
-    with nothing_left(w), w.create(template="commanded", timeout=200) as s:
+    with nothing_left(w), w.create(template="commanded", timeout=900) as s:
         equal(s.out("cat /runs"), "run\n", "in the source")
         a = take(w, s)
-        with w.create(template=a["snapshotID"], timeout=60) as t:
+        with w.create(template=a["snapshotID"], timeout=900) as t:
             equal(t.out("cat /runs"), "run\nrun\n", "in what started from it")
             equal(t.out("python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8123/\").status)'"), "200\n", "it is up")
         equal(s.out("cat /runs"), "run\n", "not in the source again")
@@ -291,7 +292,7 @@ def command(w):
 @scenario("snapshots over a restart of everything", data=True)
 def restart(w):
     capable(w)
-    with nothing_left(w), w.create(timeout=300) as s:
+    with nothing_left(w), w.create(timeout=900) as s:
         s.out("echo kept > /home/user/f")
         a = take(w, s)
         w.stack.restart_all()
@@ -307,7 +308,7 @@ def restart(w):
 def crash(w):
     capable(w)
     had = kept(w)
-    with w.create(timeout=300) as s:
+    with w.create(timeout=3600) as s:
         s.out("head -c 20000000 /dev/urandom > /home/user/big; md5sum < /home/user/big > /home/user/sum")
         for _ in range(4):
             got, stop, begun = [], threading.Event(), threading.Event()
@@ -324,7 +325,7 @@ def crash(w):
             w.stack.kill_part("node")
             w.stack.bring_up()
             stop.set()
-            t.join(70)
+            t.join(300)
             check(not t.is_alive(), "every call is answered")
             for r in got:
                 one_of(r.status, (201, 409, 500, 502, 503), "status of %r" % r)
@@ -336,7 +337,7 @@ def crash(w):
                 with w.create(template=x) as u:
                     equal(u.out("md5sum < /home/user/big | cmp - /home/user/sum && echo same"), "same\n", "what started from it")
             drop(w, *listed(w.api, "?sandboxID=" + s.id))
-        eventually(lambda: kept(w) == had, 40, "what a call that was cut off left behind goes with the next audit")
+        eventually(lambda: kept(w) <= had, 40, "what a call that was cut off left behind goes with the next audit")
 
 
 @scenario("20 clients at one sandbox: snapshot, pause, connect, timeout, kill; one outcome, nothing stuck")
@@ -344,10 +345,10 @@ def race(w):
     capable(w)
     for round_ in range(3):
         api = w.fresh_team()
-        s = w.create(api=api, timeout=300)
+        s = w.create(api=api, timeout=900)
         barrier, answers, lock = threading.Barrier(20), [], threading.Lock()
         rng = random.Random(round_)
-        calls = [("POST", "snapshots", {}), ("POST", "pause", {}), ("POST", "connect", {"timeout": 300}), ("POST", "timeout", {"timeout": 200})]
+        calls = [("POST", "snapshots", {}), ("POST", "pause", {}), ("POST", "connect", {"timeout": 900}), ("POST", "timeout", {"timeout": 800})]
 
         def client(i, plan):
             barrier.wait()
@@ -363,7 +364,7 @@ def race(w):
         for t in threads:
             t.start()
         for t in threads:
-            t.join(120)
+            t.join(600)
         check(not any(t.is_alive() for t in threads), "every call is answered")
         allowed = {"snapshots": (201, 404, 409), "pause": (204, 404, 409), "connect": (200, 201, 404, 409), "timeout": (204, 404, 409), "kill": (204,)}
         for verb, status in answers:
@@ -382,7 +383,7 @@ def race(w):
 @scenario("events: the source is told of as checkpointed, what starts from it as created")
 def told(w):
     capable(w)
-    with nothing_left(w), w.create(timeout=100) as s:
+    with nothing_left(w), w.create(timeout=900) as s:
         a = take(w, s)
         with w.create(template=a["snapshotID"]) as t:
             types = [[e["type"].rsplit(".", 1)[1] for e in w.api.must(200, "GET", "/events/sandboxes/%s?orderAsc=true" % x.id)] for x in (s, t)]

@@ -18,11 +18,11 @@ def profile(w):
     parts = [p for p in w.stack.parts() if p in ("sandboxes", "templates", "teams", "events", "doors", "edge", "relay")]
     with w.stack.configured(*parts, profile="twin"):
         equal(w.api("GET", "/health").status, 200, "health")
-        with w.create(timeout=60) as s:
+        with w.create(timeout=900) as s:
             check(s.id in w.api.listed(), "list")
             equal(w.api("GET", "/sandboxes").status, 200, "the older list")
-            w.api.must(204, "POST", "/sandboxes/%s/timeout" % s.id, {"timeout": 100})
-            equal(w.api.must(200, "POST", "/sandboxes/%s/connect" % s.id, {"timeout": 100})["sandboxID"], s.id, "connect")
+            w.api.must(204, "POST", "/sandboxes/%s/timeout" % s.id, {"timeout": 1000})
+            equal(w.api.must(200, "POST", "/sandboxes/%s/connect" % s.id, {"timeout": 1000})["sandboxID"], s.id, "connect")
             for path in ("/templates", "/v2/templates"):
                 check("base" not in str(w.api.must(200, "GET", path)), "templates of the team", path)
             for method, path, body in (("GET", "/sandboxes/" + s.id, None), ("POST", "/sandboxes/%s/refreshes" % s.id, {}),

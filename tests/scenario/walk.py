@@ -237,7 +237,7 @@ class Ground:
     def thing(self, name):
         """One that is there, made for this request."""
         if name == "sandboxID":
-            return self.stack.enter_context(self.w.create(api=self.api, timeout=900, metadata={"walk": "1"})).id
+            return self.stack.enter_context(self.w.create(api=self.api, timeout=9000, metadata={"walk": "1"})).id
         if name == "teamID":
             return self.team.id
         if name in ("templateID", "alias"):
@@ -375,7 +375,7 @@ def succeed(op, recipe, g):
 
 @scenario("what is served succeeds, and its answers have every field of the described form")
 def good(w):
-    with Ground(w) as g, w.create(api=g.api, timeout=900, metadata={"walk": "1"}):
+    with Ground(w) as g, w.create(api=g.api, timeout=9000, metadata={"walk": "1"}):
         for op, recipe in recipes():
             succeed(op, recipe, g)
 
@@ -499,7 +499,7 @@ TABLES = re.compile(r"^(?!.*samples|outbox|deliveries|seen)")
 def records(w):
     """Every record of the tables that requests change."""
     out, table = set(), None
-    dump = subprocess.run(["mdb_dump", "-a", w.path("state/db")], check=True, capture_output=True, timeout=60).stdout.decode()
+    dump = subprocess.run(["mdb_dump", "-a", w.path("state/db")], check=True, capture_output=True, timeout=300).stdout.decode()
     for line in dump.splitlines():
         if line.startswith("database="):
             table = line[9:]
@@ -553,7 +553,7 @@ def negative_queries(op, recipe, g, target, n):
 def negative(w):
     sent = 0
     eventually(w.stack.agrees, 20, "nothing of others is under way")
-    with Ground(w, keep=True) as g, w.create(api=g.api, timeout=900):
+    with Ground(w, keep=True) as g, w.create(api=g.api, timeout=9000):
         for n, (op, recipe) in enumerate(recipes()):
             if recipe.body is None and not query_of(op):
                 continue

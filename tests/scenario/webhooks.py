@@ -11,7 +11,7 @@ import time
 
 import fcgi
 import local
-from tap import Suite, check, equal, eventually
+from tap import Suite, can, check, equal, eventually
 from world import NOBODY, TIME, error_body
 
 suite = Suite()
@@ -173,10 +173,10 @@ def delivered(w):
     api = w.fresh_team()
     with Receiver() as rx, Receiver() as kills, hook(api, rx.url) as h, hook(api, kills.url, [T + "killed"]), hook(api, rx.url + "/off", enabled=False):
         s = w.create(api=api, metadata={"k": "\u00e4\"sandboxBuildId\":"})
-        eventually(lambda: len(rx.requests) == 1, 2, "the create is told")
+        eventually(lambda: len(rx.ids()) == 1, 2, "the create is told")
         api.must(204, "POST", "/sandboxes/%s/timeout" % s.id, {"timeout": 1})
-        eventually(lambda: len(rx.requests) == 3, 5, "the change and the end of the lease are told")
-        eventually(lambda: len(kills.requests) == 1, 5, "the end is told to who wants to know of ends")
+        eventually(lambda: len(rx.ids()) == 3, 5, "the change and the end of the lease are told")
+        eventually(lambda: len(kills.ids()) == 1, 5, "the end is told to who wants to know of ends")
         known = {e["id"]: e for e in events(api)}
         for headers, body in rx.requests + kills.requests:
             equal(headers["e2b-signature"], signed(SECRET, body), "signature over the body as it came")
@@ -189,7 +189,8 @@ def delivered(w):
                 equal(b[snake], v, snake)
             equal((b["event_category"], b["event_label"]), ("lifecycle", LABELS[b["type"][len(T):]]), "older names")
         equal({x["e2b-webhook-id"] for x, _ in rx.requests}, {h["id"]}, "webhook")
-        equal(len({x["e2b-delivery-id"] for x, _ in rx.requests}), 3, "each delivery has an id of its own")
+        pairs = {(x["e2b-delivery-id"], json.loads(b)["id"]) for x, b in rx.requests}       # an attempt may be made again
+        equal((len({d for d, _ in pairs}), len({i for _, i in pairs})), (len(pairs), 3), "each delivery has an id of its own")
         equal(kills.bodies()[0]["type"], T + "killed", "type")
 
 
@@ -215,14 +216,19 @@ def hanging(w):
     with Receiver(lambda n: None) as stuck, Receiver() as good, hook(slow, stuck.url), hook(slow, stuck.url), hook(quick, good.url):
         for _ in range(8):
             w.create(api=slow).kill()
-        eventually(lambda: len(stuck.requests) == 16, 5, "it is given what it may have at once")
-        began = time.monotonic()
-        for _ in range(5):
-            w.create(api=quick).kill()
-        made = time.monotonic() - began
-        eventually(lambda: len(good.ids()) == 10, 3, "all of the other's events")
-        took = time.monotonic() - began - made
-        check(took < 5 + 2 * made, "they came %.1f s after events that took %.1f s; one that hangs is waited for for 10 s" % (took, made))
+        eventually(lambda: len(stuck.requests) >= 16, 5, "it is given what it may have at once")
+
+        def others():
+            for _ in range(3):
+                w.create(api=slow).kill()           # for one that hangs there is always something waiting
+            had, began = len(good.ids()), time.monotonic()
+            for _ in range(5):
+                w.create(api=quick).kill()
+            made = time.monotonic() - began
+            eventually(lambda: len(good.ids()) == had + 10, 3, "all of the other's events")
+            took = time.monotonic() - began - made
+            return "" if took < 5 + 2 * made else "%.1f s after events that took %.1f s; one that hangs is waited for for 10 s" % (took, made)
+        can(others, "deliveries beside a receiver that hangs")
 
 
 @scenario("the reaper is killed while it delivers: every event comes at least once", data=True)
@@ -248,10 +254,10 @@ def crashed(w):
                 w.stack.start_part("reaper")
         finally:
             done.set()
-            t.join(120)
+            t.join()
         want = all_ids(api)
         check(len(want) > 300, "there were events", len(want))
-        eventually(lambda: set(want) <= rx.ids(), 30, "none is missing")
+        eventually(lambda: set(want) <= rx.ids(), 300, "none is missing")
         equal(rx.ids() - set(want), set(), "and none was invented")
         for headers, body in rx.requests:
             equal(headers["e2b-signature"], signed(SECRET, body), "signature")
