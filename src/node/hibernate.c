@@ -20,7 +20,7 @@
 #include "node.h"
 #include "sys.h"
 
-#define CUT_MS 1000
+#define CUT_MS 3000                  /* with FREEZE_MS less than a call of the pool may take */
 #define FREEZE_MS 5000
 #define DEATH_MS 20000
 #define AWAIT_US (8 * US_PER_S)      /* for the start command; a wake that takes ten seconds is given up */
