@@ -109,13 +109,14 @@ static inline int fcgi_open(const char *path, const struct buf *b)
 	return -1;
 }
 
-/* Everything until the other side closes; standard output of the program into out. true when the request was ended properly. */
+/* Everything until the other side closes; standard output of the program into out. true when the request was ended properly, and the connection not
+ * reset. */
 static inline bool fcgi_answer(int fd, struct buf *out)
 {
 	struct buf raw;
 	bool ended = false;
 	size_t at = 0;
-	ssize_t n;
+	ssize_t n = -1;
 
 	buf_init(&raw, 1 << 24);
 	while (buf_room(&raw, 65536) != NULL && (n = read(fd, raw.p + raw.len, 65536)) > 0)
@@ -132,7 +133,7 @@ static inline bool fcgi_answer(int fd, struct buf *out)
 		at += 8 + len + h[6];
 	}
 	buf_release(&raw);
-	return ended;
+	return ended && n == 0;
 }
 
 #endif

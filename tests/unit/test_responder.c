@@ -519,6 +519,43 @@ static void test_broken_peers(void **state)
 	buf_release(&abort_record);
 }
 
+/* What of a body is not read does not reset the connection under the reply: one that is too large, one that a GET has no use for. */
+static void test_unread_body(void **state)
+{
+	static const struct request requests[] = {
+		{ SB, "POST", "/sandboxes", NULL, { KEY, "CONTENT_LENGTH", "5000000" } },
+		{ SB, "GET", "/health", NULL, { "HTTP_TRANSFER_ENCODING", "chunked" } },
+	};
+	static const int status[] = { 413, 200 };
+	static const char zeros[30000];
+	struct server s = start(SB, "1");
+	struct buf records, out;
+
+	(void)state;
+	buf_init(&records, 1 << 20);
+	buf_init(&out, 1 << 20);
+	for (int i = 0; i < 2; i++) {
+		const char *env[ENV_SLOTS];
+		char length[24];
+		int fd;
+
+		environment(&requests[i], env, length);
+		buf_reset(&records);
+		buf_reset(&out);
+		fcgi_begin(&records, env, false);
+		fcgi_record(&records, FCGI_STDIN, zeros, sizeof zeros);
+		fcgi_record(&records, FCGI_STDIN, "", 0);
+		fd = fcgi_open(s.socket, &records);
+		assert_true(fd >= 0);
+		assert_true(fcgi_answer(fd, &out));
+		assert_int_equal(status_of(&out), status[i]);
+		close(fd);
+	}
+	assert_int_equal(stop(&s), 0);
+	buf_release(&records);
+	buf_release(&out);
+}
+
 /* Started while the records cannot be opened: 503, then at work once they can. */
 static void test_late_records(void **state)
 {
@@ -736,6 +773,7 @@ int main(void)
 		cmocka_unit_test(test_more_than_threads),
 		cmocka_unit_test(test_graceful_end),
 		cmocka_unit_test(test_broken_peers),
+		cmocka_unit_test(test_unread_body),
 		cmocka_unit_test(test_late_records),
 		cmocka_unit_test(test_closed_doors),
 		cmocka_unit_test(test_refusals),
