@@ -288,9 +288,11 @@ struct sandbox_query {
 	int limit;                   /* 0 = no limit */
 	const char *next_token;      /* or NULL */
 };
-/* fn (inside a read transaction: it must not touch the store): 0 goes on, -1 fails. next gets the token or "".
+/* Inside a read transaction: it must not touch the store, and the glance ends with the call. g->state is what clients see. 0 goes on, -1 fails. */
+typedef int sandbox_list_fn(void *ctx, const char *id, const struct sandbox_glance *g, struct err *e);
+/* next gets the token or "".
  * total_running (may be NULL): running ones that match, on this page or not. A bad token is ERR_INVALID. */
-int sandbox_list(struct domain *d, const char *team, const struct sandbox_query *q, store_sandbox_fn *fn, void *ctx,
+int sandbox_list(struct domain *d, const char *team, const struct sandbox_query *q, sandbox_list_fn *fn, void *ctx,
 		 char next[PAGE_TOKEN_LEN], uint64_t *total_running, struct err *e);
 
 /* ---- across teams ---- */

@@ -330,15 +330,17 @@ int store_making_delete(struct txn *t, const char *sandbox, struct err *e);
 
 /* Running for clients: one of which a snapshot is being taken, too. */
 bool sandbox_state_runs(uint8_t state);
-/* What tells whether a list shows a row, read where it lies: nothing is copied, and it holds as long as the transaction. */
+/* What lists select by and show of a row, read where it lies: nothing is copied, and it holds as long as the transaction. */
 struct sandbox_glance {
 	uint8_t state;               /* enum sandbox_state */
-	bool auto_pause, auto_pause_memory;
-	int64_t end_us;
-	const char *template_id, *metadata;      /* not ended by a NUL; metadata NULL = never set */
-	size_t template_n, metadata_n;
+	bool auto_pause;
+	uint32_t cpu_count, memory_mb, disk_mb;
+	int64_t started_us, end_us;
+	struct glance_text { const char *p; size_t n; } template_id, alias, envd_version, metadata;   /* not ended by a NUL; metadata: NULL = never set */
 };
 int store_sandbox_glance(struct txn *t, const char *id, struct sandbox_glance *out, struct err *e);
+/* The same of a record; it holds as long as that. */
+void sandbox_glance_of(const struct sandbox_rec *r, struct sandbox_glance *out);
 int store_sandbox_get(struct txn *t, const char *id, struct sandbox_rec *out, struct err *e);
 /* Insert or replace; `before` is the row as read in this transaction, or NULL for a new one: by_start, due and counts follow
  * the difference. */

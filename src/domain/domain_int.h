@@ -50,6 +50,8 @@ int row_is_ours(const struct sandbox_rec *r, struct err *e);
 int sandbox_missing(const char *id, struct err *e);     /* ERR_NOT_FOUND in the API's words; -1 */
 /* Whether clients see the row; one whose lease is over and that is to be paused then becomes as if it were. */
 bool row_show(struct sandbox_rec *r, int64_t now_us);
+/* The same by what a glance tells; *state becomes what clients see. */
+bool state_show(uint8_t *state, bool auto_pause, int64_t end_us, int64_t now_us);
 bool sandbox_is_live(const struct sandbox_rec *r, int64_t now_us);
 /* The row becomes SB_KILLING, with a killed event if clients ever saw it. */
 int killing_put(struct txn *t, const struct sandbox_rec *before, const char *reason, int64_t now_us, int64_t due_us, bool handed,

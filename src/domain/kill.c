@@ -24,13 +24,24 @@ bool sandbox_is_live(const struct sandbox_rec *r, int64_t now_us)
 	return r->state == SB_RUNNING && r->end_us > now_us;
 }
 
+bool state_show(uint8_t *state, bool auto_pause, int64_t end_us, int64_t now_us)
+{
+	if (*state == SB_RUNNING && end_us <= now_us) {
+		if (!auto_pause)
+			return false;
+		*state = SB_PAUSED;
+	}
+	return *state == SB_RUNNING || (*state >= SB_PAUSING && *state <= SB_SNAPSHOTTING);
+}
+
 bool row_show(struct sandbox_rec *r, int64_t now_us)
 {
-	if (sandbox_lapsed(r, now_us)) {
-		r->state = SB_PAUSED;
+	const uint8_t was = r->state;
+	const bool seen = state_show(&r->state, r->auto_pause, r->end_us, now_us);
+
+	if (r->state != was)
 		r->memory = r->auto_pause_memory;
-	}
-	return sandbox_is_live(r, now_us) || (r->state >= SB_PAUSING && r->state <= SB_SNAPSHOTTING);
+	return seen;
 }
 
 int sandbox_get(struct domain *d, const char *team, const char *id, struct sandbox_rec *out, struct err *e)

@@ -8,7 +8,7 @@ struct listing {
 	struct map_pairs meta;
 	size_t template_n;
 	int64_t now_us;
-	store_sandbox_fn *fn;
+	sandbox_list_fn *fn;
 	void *ctx;
 	struct place after;          /* from the token */
 	bool filters;                /* the row itself must be looked at to know whether it matches */
@@ -32,48 +32,38 @@ static bool is_after(const struct listing *l, int64_t us, const char *id)
 }
 
 /* Whether clients see it, in a state that is asked for; *runs is that state. */
-static bool shown(const struct listing *l, struct sandbox_rec *r, bool *runs)
+static bool shown(const struct listing *l, struct sandbox_glance *g, bool *runs)
 {
-	if (!row_show(r, l->now_us))
+	if (!state_show(&g->state, g->auto_pause, g->end_us, l->now_us))
 		return false;
-	*runs = sandbox_state_runs(r->state);
+	*runs = sandbox_state_runs(g->state);
 	return *runs ? l->q->want_running : l->q->want_paused;
 }
 
-/* The same and all filters, by what a glance at the row tells: 1, 0, -1. */
-static int matches(const struct listing *l, struct txn *t, const char *id, bool *runs, struct err *e)
+static bool matches(const struct listing *l, const struct sandbox_glance *g)
 {
-	struct sandbox_glance g;
-	int got = store_sandbox_glance(t, id, &g, e);
-	struct sandbox_rec r;
-
-	if (got != 1)
-		return got;
-	if (l->q->template_id != NULL && (g.template_n != l->template_n || memcmp(g.template_id, l->q->template_id, g.template_n) != 0))
-		return 0;
-	if (l->meta.n > 0 && !map_has(g.metadata, g.metadata_n, &l->meta))
-		return 0;
-	r = (struct sandbox_rec){ .state = g.state, .auto_pause = g.auto_pause, .auto_pause_memory = g.auto_pause_memory, .end_us = g.end_us };
-	return shown(l, &r, runs);
+	if (l->q->template_id != NULL && (g->template_id.n != l->template_n || memcmp(g->template_id.p, l->q->template_id, l->template_n) != 0))
+		return false;
+	return l->meta.n == 0 || map_has(g->metadata.p, g->metadata.n, &l->meta);
 }
 
-static int give(struct listing *l, const struct sandbox_rec *r, struct err *e)
+static int give(struct listing *l, const char *id, const struct sandbox_glance *g, struct err *e)
 {
 	if (l->q->limit > 0 && l->given == l->q->limit) {
 		l->more = true;
 		return 0;
 	}
 	l->given++;
-	l->last.us = r->started_us;
-	memcpy(l->last.id, r->id, sizeof l->last.id);
-	return l->fn(l->ctx, r, e) < 0 ? -1 : 0;
+	l->last.us = g->started_us;
+	memcpy(l->last.id, id, sizeof l->last.id);
+	return l->fn(l->ctx, id, g, e) < 0 ? -1 : 0;
 }
 
 static int on_entry(void *ctx, struct txn *t, const char *id, int64_t started_us, uint8_t state, struct err *e)
 {
 	struct listing *l = ctx;
 	const bool running = sandbox_state_runs(state);
-	struct sandbox_rec r;
+	struct sandbox_glance g;
 	bool wanted, runs;
 	int got;
 
@@ -86,25 +76,14 @@ static int on_entry(void *ctx, struct txn *t, const char *id, int64_t started_us
 		l->running += running;
 		return l->count_all ? 0 : l->more;
 	}
-	if (l->filters) {
-		got = matches(l, t, id, &runs, e);
-		if (got != 1)
-			return got;
-		if (!wanted) {
-			l->running += runs;
-			return l->more && !l->count_all;
-		}
-	}
-	got = store_sandbox_get(t, id, &r, e);
+	got = store_sandbox_glance(t, id, &g, e);
 	if (got != 1)
 		return got;
-	if (shown(l, &r, &runs)) {
+	if (matches(l, &g) && shown(l, &g, &runs)) {
 		l->running += runs;
-		got = give(l, &r, e);
+		if (wanted && give(l, id, &g, e) < 0)
+			return -1;
 	}
-	sandbox_rec_release(&r);
-	if (got < 0)
-		return -1;
 	return l->more && !l->count_all;
 }
 
@@ -135,7 +114,7 @@ static char order_of(const struct sandbox_query *q)
 	return q->oldest_first ? 'a' : 'd';
 }
 
-int sandbox_list(struct domain *d, const char *team, const struct sandbox_query *q, store_sandbox_fn *fn, void *ctx,
+int sandbox_list(struct domain *d, const char *team, const struct sandbox_query *q, sandbox_list_fn *fn, void *ctx,
 		 char next[PAGE_TOKEN_LEN], uint64_t *total_running, struct err *e)
 {
 	struct listing l = {

@@ -101,7 +101,7 @@ void json_template(struct jw *w, const struct template_rec *t, const char *slug)
 void json_template_builds(struct jw *w, const struct template_rec *t, const char *slug, bool with_build);
 void json_sandbox(struct jw *w, const struct domain *d, const struct sandbox_rec *r);
 void json_sandbox_detail(struct jw *w, const struct domain *d, const struct sandbox_rec *r);
-void json_sandbox_listed(struct jw *w, const struct sandbox_rec *r);
+void json_sandbox_listed(struct jw *w, const char *id, const struct sandbox_glance *g);
 
 /* Sandbox id of path parameter 0 without its old client part (api.md 4). ERR_INVALID, or ERR_NOT_FOUND for one that is
  * too long to be any. */

@@ -6,24 +6,29 @@
 #include "hutch/envd.h"
 #include "hutch/when.h"
 
-static void identity(struct jw *w, const struct sandbox_rec *r)
+static void text(struct jw *w, struct glance_text s)
+{
+	jw_strn(w, s.p, s.n);
+}
+
+static void identity(struct jw *w, const char *id, const struct sandbox_glance *g)
 {
 	JW_KEY(w, "templateID");
-	jw_str(w, r->template_id);
+	text(w, g->template_id);
 	JW_KEY(w, "sandboxID");
-	jw_str(w, r->id);
+	jw_strn(w, id, strlen(id));
 	JW_KEY(w, "alias");
-	jw_str(w, r->alias);
+	text(w, g->alias);
 	JW_KEY(w, "clientID");
-	jw_str(w, CLIENT_ID);
+	jw_strn(w, CLIENT_ID, sizeof CLIENT_ID - 1);
 	JW_KEY(w, "envdVersion");
-	jw_str(w, r->envd_version);
+	text(w, g->envd_version);
 }
 
 /* One that is being paused or resumed is paused for clients. */
-static bool sandbox_paused(const struct sandbox_rec *r)
+static bool shows_paused(uint8_t state)
 {
-	return r->state == SB_PAUSED || r->state == SB_PAUSING || r->state == SB_RESUMING;
+	return state == SB_PAUSED || state == SB_PAUSING || state == SB_RESUMING;
 }
 
 /* Tokens are told to who starts or resumes it. */
@@ -67,36 +72,37 @@ static void access_fields(struct jw *w, const struct domain *d, const struct san
 		sandbox_token(d, r->id, token);
 		jw_kstr(w, "envdAccessToken", token);
 	}
-	jw_kstr(w, "domain", sandbox_paused(r) ? NULL : d->conf->domain);
+	jw_kstr(w, "domain", shows_paused(r->state) ? NULL : d->conf->domain);
 }
 
 static void time_value(struct jw *w, int64_t us)
 {
-	char text[WHEN_LEN];
+	char quoted[WHEN_LEN + 2] = "\"";
 
-	when_format(us, text);
-	jw_strn(w, text, WHEN_LEN - 1);
+	when_format(us, quoted + 1);
+	quoted[WHEN_LEN] = '"';
+	jw_raw(w, quoted, WHEN_LEN + 1);
 }
 
-static void state_fields(struct jw *w, const struct sandbox_rec *r)
+static void state_fields(struct jw *w, const struct sandbox_glance *g)
 {
-	bool paused = sandbox_paused(r);
+	const bool paused = shows_paused(g->state);
 
 	JW_KEY(w, "startedAt");
-	time_value(w, r->started_us);
+	time_value(w, g->started_us);
 	JW_KEY(w, "endAt");
-	time_value(w, r->end_us);
+	time_value(w, g->end_us);
 	JW_KEY(w, "state");
 	jw_str(w, paused ? "paused" : "running");
 	JW_KEY(w, "cpuCount");
-	jw_int(w, r->cpu_count);
+	jw_int(w, g->cpu_count);
 	JW_KEY(w, "memoryMB");
-	jw_int(w, r->memory_mb);
+	jw_int(w, g->memory_mb);
 	JW_KEY(w, "diskSizeMB");
-	jw_int(w, r->disk_mb);
-	if (r->metadata != NULL) {
+	jw_int(w, g->disk_mb);
+	if (g->metadata.p != NULL) {
 		JW_KEY(w, "metadata");
-		jw_raw(w, r->metadata, strlen(r->metadata));
+		jw_raw(w, g->metadata.p, g->metadata.n);
 	}
 	if (!paused) {
 		JW_KEY(w, "volumeMounts");
@@ -106,8 +112,11 @@ static void state_fields(struct jw *w, const struct sandbox_rec *r)
 
 void json_sandbox(struct jw *w, const struct domain *d, const struct sandbox_rec *r)
 {
+	struct sandbox_glance g;
+
+	sandbox_glance_of(r, &g);
 	jw_open(w, '{');
-	identity(w, r);
+	identity(w, r->id, &g);
 	access_fields(w, d, r);
 	traffic_token(w, d, r);
 	jw_close(w, '}');
@@ -115,10 +124,13 @@ void json_sandbox(struct jw *w, const struct domain *d, const struct sandbox_rec
 
 void json_sandbox_detail(struct jw *w, const struct domain *d, const struct sandbox_rec *r)
 {
+	struct sandbox_glance g;
+
+	sandbox_glance_of(r, &g);
 	jw_open(w, '{');
-	identity(w, r);
+	identity(w, r->id, &g);
 	access_fields(w, d, r);
-	state_fields(w, r);
+	state_fields(w, &g);
 	jw_key(w, "allowInternetAccess");
 	if (r->allow_internet_set)
 		jw_bool(w, r->allow_internet);
@@ -133,10 +145,10 @@ void json_sandbox_detail(struct jw *w, const struct domain *d, const struct sand
 	jw_close(w, '}');
 }
 
-void json_sandbox_listed(struct jw *w, const struct sandbox_rec *r)
+void json_sandbox_listed(struct jw *w, const char *id, const struct sandbox_glance *g)
 {
 	jw_open(w, '{');
-	identity(w, r);
-	state_fields(w, r);
+	identity(w, id, g);
+	state_fields(w, g);
 	jw_close(w, '}');
 }

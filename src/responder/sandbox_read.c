@@ -39,11 +39,11 @@ int sandbox_show(struct call *c, struct err *e)
 	return 0;
 }
 
-static int add_row(void *ctx, const struct sandbox_rec *r, struct err *e)
+static int add_row(void *ctx, const char *id, const struct sandbox_glance *g, struct err *e)
 {
 	struct jw *w = ctx;
 
-	json_sandbox_listed(w, r);
+	json_sandbox_listed(w, id, g);
 	return buf_failed(w->b) ? err_set(e, ERR_INTERNAL, "the list is too long for one answer") : 0;
 }
 

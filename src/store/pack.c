@@ -380,10 +380,19 @@ int sandbox_unpack(const char *id, size_t id_len, const void *p, size_t n, struc
 }
 
 /* A string where it lies. */
-static const char *span_str(struct dec *d, size_t *n)
+static struct glance_text glance_str(struct dec *d)
 {
-	*n = dec_u8(d);
-	return (const char *)take(d, *n);
+	struct glance_text s = { .n = dec_u8(d) };
+
+	s.p = (const char *)take(d, s.n);
+	return s;
+}
+
+static struct glance_text glance_long(struct dec *d)
+{
+	uint32_t n = dec_u32(d);
+
+	return n != TEXT_NULL ? (struct glance_text){ (const char *)take(d, n), n } : (struct glance_text){ NULL, 0 };
 }
 
 int sandbox_glance(const void *p, size_t n, struct sandbox_glance *g)
@@ -391,28 +400,42 @@ int sandbox_glance(const void *p, size_t n, struct sandbox_glance *g)
 	struct dec d = { p, n, false };
 	const uint8_t layout = dec_u8(&d);
 	const bool first = layout == LAYOUT_SANDBOX_1;
-	uint32_t len;
-	size_t skipped;
 
 	if (layout < LAYOUT_SANDBOX_1 || layout > LAYOUT_SANDBOX)
 		return -1;
 	g->state = dec_u8(&d);
 	take(&d, 2);                         /* handed, secure */
 	g->auto_pause = dec_bool(&d);
-	g->auto_pause_memory = first || dec_bool(&d);
-	take(&d, first ? 2 : 4);             /* further flags */
-	take(&d, first ? 3 * 4 : 4 * 4);     /* sizes */
-	take(&d, 2 * 8);                     /* created, started */
+	take(&d, first ? 2 : 5);             /* further flags */
+	g->cpu_count = dec_u32(&d);
+	g->memory_mb = dec_u32(&d);
+	g->disk_mb = dec_u32(&d);
+	take(&d, first ? 8 : 4 + 8);         /* time to resume, created */
+	g->started_us = (int64_t)dec_u64(&d);
 	g->end_us = (int64_t)dec_u64(&d);
 	take(&d, 8);                         /* due */
-	span_str(&d, &skipped);              /* team */
-	g->template_id = span_str(&d, &g->template_n);
-	for (int i = 0; i < 5; i++)          /* alias, build, execution, machine, version */
-		span_str(&d, &skipped);
-	len = dec_u32(&d);
-	g->metadata = len != TEXT_NULL ? (const char *)take(&d, len) : NULL;
-	g->metadata_n = g->metadata != NULL ? len : 0;
+	glance_str(&d);                      /* team */
+	g->template_id = glance_str(&d);
+	g->alias = glance_str(&d);
+	for (int i = 0; i < 3; i++)          /* build, execution, machine */
+		glance_str(&d);
+	g->envd_version = glance_str(&d);
+	g->metadata = glance_long(&d);
 	return d.bad ? -1 : 0;
+}
+
+static struct glance_text glance_text_of(const char *s)
+{
+	return (struct glance_text){ s, s != NULL ? strlen(s) : 0 };
+}
+
+void sandbox_glance_of(const struct sandbox_rec *r, struct sandbox_glance *out)
+{
+	*out = (struct sandbox_glance){
+		.state = r->state, .auto_pause = r->auto_pause, .cpu_count = r->cpu_count, .memory_mb = r->memory_mb, .disk_mb = r->disk_mb,
+		.started_us = r->started_us, .end_us = r->end_us, .template_id = glance_text_of(r->template_id), .alias = glance_text_of(r->alias),
+		.envd_version = glance_text_of(r->envd_version), .metadata = glance_text_of(r->metadata),
+	};
 }
 
 void sandbox_rec_release(struct sandbox_rec *s)

@@ -26,9 +26,10 @@ static void sandbox(const uint8_t *p, size_t n)
 	sandbox_glance(p, n, &g);
 	if (sandbox_unpack("iaaaaaaaaaaaaaaaaaaaa", SANDBOX_ID_CHARS, p, n, &r) < 0)
 		return;
-	DEMAND(sandbox_glance(p, n, &g) == 0 && g.state == r.state && g.end_us == r.end_us && g.auto_pause == r.auto_pause &&
-	       g.auto_pause_memory == r.auto_pause_memory && strlen(r.template_id) == g.template_n &&
-	       (r.metadata != NULL) == (g.metadata != NULL) && (r.metadata == NULL || strlen(r.metadata) == g.metadata_n));
+	DEMAND(sandbox_glance(p, n, &g) == 0 && g.state == r.state && g.started_us == r.started_us && g.end_us == r.end_us &&
+	       g.auto_pause == r.auto_pause && g.cpu_count == r.cpu_count && g.memory_mb == r.memory_mb && g.disk_mb == r.disk_mb &&
+	       strlen(r.template_id) == g.template_id.n && strlen(r.alias) == g.alias.n && strlen(r.envd_version) == g.envd_version.n &&
+	       (r.metadata != NULL) == (g.metadata.p != NULL) && (r.metadata == NULL || strlen(r.metadata) == g.metadata.n));
 	buf_init(&b, RECORD_MAX);
 	sandbox_pack(&b, &r);
 	sandbox_rec_release(&r);

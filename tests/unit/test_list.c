@@ -71,12 +71,13 @@ static void row(struct world *w, int n, uint8_t state, int64_t started, const ch
 	sandbox_rec_release(&r);
 }
 
-static int on_row(void *ctx, const struct sandbox_rec *r, struct err *e)
+static int on_row(void *ctx, const char *id, const struct sandbox_glance *g, struct err *e)
 {
 	char *text = ctx;
 
+	(void)g;
 	(void)e;
-	sprintf(text + strlen(text), "%d ", atoi(r->id + 1));
+	sprintf(text + strlen(text), "%d ", atoi(id + 1));
 	return 0;
 }
 

@@ -82,17 +82,32 @@ static void test_hooks(void **state)
 	}
 }
 
+static void text_is(struct glance_text got, const char *want)
+{
+	assert_int_equal(got.p != NULL, want != NULL);
+	if (want != NULL)
+		assert_true(got.n == strlen(want) && memcmp(got.p, want, got.n) == 0);
+}
+
 /* A glance tells the same, and nothing of a record that is cut off within what it looks at. */
 static void glance_is(const struct buf *p, const struct sandbox_rec *r)
 {
-	struct sandbox_glance g;
+	struct sandbox_glance g, of;
 
 	assert_int_equal(sandbox_glance(p->p, p->len, &g), 0);
-	assert_true(g.state == r->state && g.end_us == r->end_us && g.auto_pause == r->auto_pause && g.auto_pause_memory == r->auto_pause_memory);
-	assert_true(g.template_n == strlen(r->template_id) && memcmp(g.template_id, r->template_id, g.template_n) == 0);
-	assert_int_equal(g.metadata != NULL, r->metadata != NULL);
-	if (r->metadata != NULL)
-		assert_true(g.metadata_n == strlen(r->metadata) && memcmp(g.metadata, r->metadata, g.metadata_n) == 0);
+	assert_true(g.state == r->state && g.auto_pause == r->auto_pause && g.started_us == r->started_us && g.end_us == r->end_us);
+	assert_true(g.cpu_count == r->cpu_count && g.memory_mb == r->memory_mb && g.disk_mb == r->disk_mb);
+	text_is(g.template_id, r->template_id);
+	text_is(g.alias, r->alias);
+	text_is(g.envd_version, r->envd_version);
+	text_is(g.metadata, r->metadata);
+	sandbox_glance_of(r, &of);
+	assert_true(g.state == of.state && g.auto_pause == of.auto_pause && g.started_us == of.started_us && g.end_us == of.end_us);
+	assert_true(g.cpu_count == of.cpu_count && g.memory_mb == of.memory_mb && g.disk_mb == of.disk_mb);
+	text_is(of.template_id, r->template_id);
+	text_is(of.alias, r->alias);
+	text_is(of.envd_version, r->envd_version);
+	text_is(of.metadata, r->metadata);
 	for (size_t n = 0; n < 60; n++)
 		assert_int_equal(sandbox_glance(p->p, n, &g), -1);
 }

@@ -447,12 +447,12 @@ static void test_away(void **state)
 	world_agrees(w);
 }
 
-static int on_listed(void *ctx, const struct sandbox_rec *r, struct err *e)
+static int on_listed(void *ctx, const char *id, const struct sandbox_glance *g, struct err *e)
 {
 	char *text = ctx;
 
 	(void)e;
-	snprintf(text + strlen(text), 100, "%.4s%s ", r->id, r->state == SB_RUNNING ? "+" : "-");
+	snprintf(text + strlen(text), 100, "%.4s%s ", id, g->state == SB_RUNNING ? "+" : "-");
 	return 0;
 }
 
