@@ -253,6 +253,7 @@ static int birth_failed(const struct birth *b, struct err *e)
 static int bear(struct birth *b, pid_t *pid)
 {
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
+	char *const name = b->s->argv[0];
 	sigset_t all, before;
 	int rc;
 
@@ -260,6 +261,7 @@ static int bear(struct birth *b, pid_t *pid)
 	pthread_sigmask(SIG_SETMASK, &all, &before);    /* no handler may run in the child */
 	rc = clone(child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD, b, pid);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	b->s->argv[0] = name;                           /* for a shell the child put a path there that it had on its stack, which is this one */
 	return rc < 0 ? -1 : 0;
 }
 

@@ -80,7 +80,7 @@ static void test_property_merge(void **state)
 
 	(void)state;
 	for (int i = 0; i < ROUNDS / 10; i++) {
-		struct ip4_range r[24], m[24];
+		struct ip4_range r[24] = { 0 }, m[24];
 		const size_t n = next(&seed) % 24;
 		size_t left;
 
