@@ -34,7 +34,7 @@ def tests(report, stack, w, args, chromium):
     env.update({"E2B_API_URL": stack.url, "E2B_SANDBOX_URL": stack.url, "E2B_API_KEY": w.api.key, "E2B_DOMAIN": stack.domain, "CHROMIUM": chromium,
                 "BROWSER_MODULES": install(args.cache), "SHOTS": args.shots})
     only = ["--test-name-pattern=" + x for x in args.only]
-    p = subprocess.Popen(["node", "--test", "--test-reporter=tap", *only, os.path.join(HERE, "browser.test.mjs")], env=env, stdin=subprocess.DEVNULL,
+    p = subprocess.Popen([*clients.NODE_TEST, *only, os.path.join(HERE, "browser.test.mjs")], env=env, stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     guard = threading.Timer(clients.HANG, p.kill)
     guard.daemon = True

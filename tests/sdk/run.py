@@ -42,6 +42,8 @@ from servers import SERVERS  # noqa: E402
 LANGS = ("js", "py", "cli", "code-js", "code-py", "desktop-py")
 GROWTH = 48 << 20       # what a program may grow by during all tests, far below the 256 MiB that pass through
 HANG = 3600             # seconds after which a client's run counts as hung: no more than that, however busy the machine is
+# The code interpreter's client leaves a timer for every cell; node would wait for each of them to run out.
+NODE_TEST = ["node", "--test", "--test-force-exit", "--test-reporter=tap"]
 PAUSES = (2, 5, 15, 45)  # seconds between tries to install: a registry has its moments
 
 
@@ -132,7 +134,7 @@ def code_commands(w, lang, version, cache, only, env):
     code_interpreter(w, env)
     if lang == "code-js":
         env["E2B_SDK"] = install_npm(lang, "@e2b/code-interpreter", version, cache)
-        argv = ["node", "--test", "--test-reporter=tap"] + (["--test-name-pattern=" + only] if only else [])
+        argv = NODE_TEST + (["--test-name-pattern=" + only] if only else [])
         return [argv + [os.path.join(HERE, "code-js/code.test.mjs")]]
     return [[install_py(lang, version, cache), os.path.join(HERE, "code-py/code_test.py")] + (["--only", only] if only else [])]
 
@@ -156,7 +158,7 @@ def commands(w, lang, version, cache, only, env):
         return code_commands(w, lang, version, cache, only, env)
     if lang == "js":
         env["E2B_SDK"] = install_npm("js", "e2b", version, cache)
-        argv = ["node", "--test", "--test-reporter=tap"] + (["--test-name-pattern=" + only] if only else [])
+        argv = NODE_TEST + (["--test-name-pattern=" + only] if only else [])
         return [argv + [os.path.join(HERE, "js", f)] for f in ("sdk.test.mjs", "guest.test.mjs")]
     only = ["--only", only] if only else []
     if lang == "cli":
@@ -260,7 +262,7 @@ def bundle(lang, version, args):
             t.add(subprocess.check_output(["node", "-p", "process.execPath"]).decode().strip(), "node")      # in PATH may be a script for it
             for f in ("client.mjs", "guest.test.mjs"):
                 t.add(os.path.join(HERE, "js", f), f)
-            argv = ["./node", "--test", "--test-reporter=tap"] + ["--test-name-pattern=" + x for x in only] + ["guest.test.mjs"]
+            argv = ["./node", *NODE_TEST[1:]] + ["--test-name-pattern=" + x for x in only] + ["guest.test.mjs"]
         else:
             t.add(glob.glob(os.path.join(os.path.dirname(os.path.dirname(install_py(lang, version, args.cache))), "lib/python*/site-packages"))[0],
                   "site-packages")
