@@ -7,10 +7,14 @@
  * SIGTERM: requests in hand are finished. Threads waiting in accept are woken by SIGUSR2. Its handler restarts system calls, so
  * that it breaks no request; an accept is not restarted because the listening socket has a receive timeout (signal(7)).
  */
+#include "config.h"
+
 #include "front.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +28,7 @@
 #include "hutch/log.h"
 
 #define STACK_SIZE (256U << 10)
-#define IO_TIMEOUT_S 10              /* of one read of a body or one write of a long reply */
+#define IO_TIMEOUT_S 10              /* of one read of a request or one write of a long reply */
 #define LONG_REPLY 8000              /* what libfcgi gathers before it writes */
 #define RECORD_MAX 65528             /* content of one record: a multiple of 8, so that none needs padding */
 #define RECORD_HEAD 8
@@ -65,8 +69,6 @@ static ssize_t fcgi_body(struct call *c, void *p, size_t n)
 	struct worker *w = c->front;
 	int got;
 
-	if (c->body.len == 0)
-		set_timeout(w->req.ipcFd, SO_RCVTIMEO, IO_TIMEOUT_S);
 	got = FCGX_GetStr(p, n > INT32_MAX ? INT32_MAX : (int)n, w->req.in);
 	return got < (int)n && FCGX_GetError(w->req.in) != 0 ? -1 : got;
 }
@@ -162,22 +164,45 @@ static void close_at_once(struct worker *w)
 		FCGX_Detach(&w->req);
 }
 
-/* Wait for a request with the waking signal let in; false when it was the signal, a timeout or an error. */
-static bool accept_request(struct worker *w, const sigset_t *wake)
+/*
+ * A connection, with the waking signal let in; -1 when it was the signal, a timeout or an error.
+ *
+ * It is not left to libfcgi, which polls what it has accepted: a signal in that poll is a client that went away to it, and once it is to
+ * end, too, it closes the number of that descriptor again and again, whosever it is by then, and never returns.
+ */
+static int accept_connection(struct worker *w, const sigset_t *wake)
 {
-	struct timespec pause = { .tv_nsec = 50000000 };
-	int status;
+	const struct timespec pause = { .tv_nsec = 50000000 };
+	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
+	socklen_t n = sizeof from;
+	int fd = -1, why = EINTR, on = 1;
 
 	pthread_sigmask(SIG_UNBLOCK, wake, NULL);
-	status = atomic_load(&w->crew->stop) ? -EINTR : FCGX_Accept_r(&w->req);
+	if (!atomic_load(&w->crew->stop)) {
+		fd = accept4(0, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+		why = errno;
+	}
 	pthread_sigmask(SIG_BLOCK, wake, NULL);
-	if (status == 0)
-		return true;
-	if (status != -EINTR && status != -EAGAIN && !atomic_load(&w->crew->stop)) {
-		log_error("cannot accept a FastCGI connection: %s", strerror(status < 0 ? -status : status));
+	if (fd >= 0 && from.ss_family != AF_UNIX)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	if (fd < 0 && why != EINTR && why != EAGAIN && why != ECONNABORTED) {
+		log_error("cannot accept a FastCGI connection: %s", strerror(why));
 		nanosleep(&pause, NULL);     /* out of descriptors: let others finish */
 	}
-	return false;
+	return fd;
+}
+
+/* A request, read up to its body; false when there is none. */
+static bool accept_request(struct worker *w, const sigset_t *wake)
+{
+	int fd = accept_connection(w, wake);
+
+	if (fd < 0)
+		return false;
+	set_timeout(fd, SO_RCVTIMEO, IO_TIMEOUT_S);
+	w->req.ipcFd = fd;
+	w->req.keepConnection = 1;           /* as if it had been kept from an earlier request: else libfcgi would close it first */
+	return FCGX_Accept_r(&w->req) == 0;
 }
 
 static void *work(void *arg)
@@ -246,7 +271,7 @@ static struct worker *worker_new(struct crew *crew, struct err *e)
 	w->c.front = w;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	failed = FCGX_InitRequest(&w->req, 0, FCGI_FAIL_ACCEPT_ON_INTR);
+	failed = FCGX_InitRequest(&w->req, -1, 0);
 	if (failed == 0)
 		failed = pthread_create(&w->thread, &attr, work, w);
 	pthread_attr_destroy(&attr);
@@ -288,7 +313,6 @@ static bool serve_until_signal(struct crew *crew, struct worker **workers, int t
 	else
 		log_error("%s", e.text);
 	atomic_store(&crew->stop, true);
-	FCGX_ShutdownPending();
 	for (int i = 0; i < n && clean; i++)
 		clean = worker_end(workers[i], ends);
 	*status = n == threads && clean ? 0 : 1;
