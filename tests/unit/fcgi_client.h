@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 #include "hutch/buf.h"
 
@@ -87,26 +86,16 @@ static inline bool fcgi_send(int fd, const struct buf *b)
 	return true;
 }
 
-/* Connected, and the records sent, so soon that libfcgi has not given the connection up: it waits two seconds for its first bytes, and on a busy
- * machine that much may pass from one call to the next. -1: it cannot be had. */
+/* Connected, and the records sent; -1: it cannot be had. */
 static inline int fcgi_open(const char *path, const struct buf *b)
 {
-	for (int tries = 0; tries < 20; tries++) {
-		struct timespec from, to;
-		bool sent;
-		int fd;
+	int fd = fcgi_connect(path);
 
-		clock_gettime(CLOCK_MONOTONIC, &from);
-		fd = fcgi_connect(path);
-		if (fd < 0)
-			return -1;
-		sent = fcgi_send(fd, b);
-		clock_gettime(CLOCK_MONOTONIC, &to);
-		if (sent && to.tv_sec - from.tv_sec < 2)
-			return fd;
+	if (fd >= 0 && !fcgi_send(fd, b)) {
 		close(fd);
+		return -1;
 	}
-	return -1;
+	return fd;
 }
 
 /* Everything until the other side closes; standard output of the program into out. true when the request was ended properly, and the connection not

@@ -486,6 +486,40 @@ static void test_graceful_end(void **state)
 	buf_release(&out);
 }
 
+/* SIGTERM while a connection has been accepted on which nothing has come yet: it is served, too. */
+static void test_silent_at_the_end(void **state)
+{
+	struct server s = start(SB, "2");
+	const char *env[ENV_SLOTS];
+	struct buf records, out;
+	char length[24];
+	int fd, status;
+
+	(void)state;
+	buf_init(&records, 1 << 20);
+	buf_init(&out, 1 << 20);
+	environment(&create, env, length);
+	fcgi_begin(&records, env, false);
+	fcgi_record(&records, FCGI_STDIN, create.body, strlen(create.body));
+	fcgi_record(&records, FCGI_STDIN, "", 0);
+	fd = fcgi_connect(s.socket);
+	ask_fcgi(s.socket, &create, &out);               /* by the other thread: connections are accepted in their order */
+	kill(s.pid, SIGTERM);
+	for (int i = 0; i < 10; i++) {                   /* until its threads have been told */
+		assert_int_equal(waitpid(s.pid, &status, WNOHANG), 0);
+		usleep(10000);
+	}
+	assert_true(fcgi_send(fd, &records));
+	buf_reset(&out);
+	assert_true(fcgi_answer(fd, &out));
+	assert_int_equal(status_of(&out), 404);
+	close(fd);
+	assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	buf_release(&records);
+	buf_release(&out);
+}
+
 /* A web server that goes away or aborts in the middle of a body, or talks nonsense, costs nothing but that request. */
 static void test_broken_peers(void **state)
 {
@@ -772,6 +806,7 @@ int main(void)
 		cmocka_unit_test(test_fcgi),
 		cmocka_unit_test(test_more_than_threads),
 		cmocka_unit_test(test_graceful_end),
+		cmocka_unit_test(test_silent_at_the_end),
 		cmocka_unit_test(test_broken_peers),
 		cmocka_unit_test(test_unread_body),
 		cmocka_unit_test(test_late_records),
