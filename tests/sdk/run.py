@@ -234,6 +234,7 @@ def one(report, stack, w, lang, version, args):
         p = subprocess.Popen(args.names.command(argv) if args.https else argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT)
         guard = threading.Timer(HANG, p.kill)
+        guard.daemon = True
         guard.start()
         relay_output(report, p.stdout, name)
         status = p.wait()
