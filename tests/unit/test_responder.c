@@ -459,6 +459,20 @@ static void test_more_than_threads(void **state)
 	buf_release(&out);
 }
 
+/* What of `create` is sent now is answered, and the program, which has been told to end, then ends with 0. */
+static void last_answer(const struct server *s, int fd, const struct buf *rest, struct buf *out)
+{
+	int status;
+
+	assert_true(fcgi_send(fd, rest));
+	buf_reset(out);
+	assert_true(fcgi_answer(fd, out));
+	assert_int_equal(status_of(out), 404);
+	close(fd);
+	assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* SIGTERM while a request is in hand: it is answered, then the program ends with 0. */
 static void test_graceful_end(void **state)
 {
@@ -475,13 +489,7 @@ static void test_graceful_end(void **state)
 	ask_fcgi(s.socket, &create, &out);               /* by the other thread: connections are accepted in their order */
 	kill(s.pid, SIGTERM);
 	assert_int_equal(waitpid(s.pid, &status, WNOHANG), 0);
-	assert_true(fcgi_send(fd, &rest));
-	buf_reset(&out);
-	assert_true(fcgi_answer(fd, &out));
-	assert_int_equal(status_of(&out), 404);
-	close(fd);
-	assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
-	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	last_answer(&s, fd, &rest, &out);
 	buf_release(&rest);
 	buf_release(&out);
 }
@@ -509,13 +517,7 @@ static void test_silent_at_the_end(void **state)
 		assert_int_equal(waitpid(s.pid, &status, WNOHANG), 0);
 		usleep(10000);
 	}
-	assert_true(fcgi_send(fd, &records));
-	buf_reset(&out);
-	assert_true(fcgi_answer(fd, &out));
-	assert_int_equal(status_of(&out), 404);
-	close(fd);
-	assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
-	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	last_answer(&s, fd, &records, &out);
 	buf_release(&records);
 	buf_release(&out);
 }
