@@ -18,6 +18,9 @@
 
 #define H1_HEAD_MAX 65536       /* bytes of a request head */
 #define H1_FIELDS_MAX 128
+/* Bytes of a request's body that are read over, so that a final answer follows its end. A web server that passes bodies on as they come
+ * (nginx) has told its client that the connection stays, and closes it all the same when the answer was there before the body's end. */
+#define H1_SKIP_MAX (16 << 20)
 
 /* ---- parsing (no I/O) ---- */
 
@@ -77,8 +80,7 @@ struct h1_server_opts {
 
 /* Accept on listen_fd (stream socket, listening; stays the caller's to close after stop) in a thread of its own.
  * The handler runs in the connection's thread (all signals are blocked there: undo that before exec); it must send
- * a reply: 500 is sent if it did not, and a stream it did not end is cut as by h1_abort. What it left unread of the
- * body is drained up to 256 KiB, else the connection closes. */
+ * a reply: 500 is sent if it did not, and a stream it did not end is cut as by h1_abort. */
 struct h1_server;
 int h1_server_start(int listen_fd, const struct h1_server_opts *opts, h1_handler *handler, void *ctx,
 		    struct h1_server **out, struct err *e);
@@ -92,6 +94,8 @@ ssize_t h1_read(struct h1_req *r, void *p, size_t n);
 int h1_read_all(struct h1_req *r, struct buf *b, struct err *e);
 
 /* Replies. `extra` is NULL or finished header lines "Name: value\r\n...". All return 0, or -1 when the client is gone.
+ * A whole reply (h1_reply, h1_reply_error, h1_reply_file) waits for the end of the request's body, a begun one's connection for it after
+ * its end: up to H1_SKIP_MAX, 2 s of silence and 10 s in all; beyond, or when the client waits for 100 Continue, the connection closes.
  * HEAD gets no body. 204 and 304 get neither body nor length. */
 int h1_reply(struct h1_req *r, int status, const char *type, const char *extra, const void *body, size_t n);
 int h1_reply_error(struct h1_req *r, int status, const char *message); /* {"code":status,"message":"..."} */

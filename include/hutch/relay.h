@@ -15,7 +15,7 @@ struct relay_opts {
 	int loops;              /* threads; 0 = one per processor, at most 4 */
 	int max_links;          /* connections of the web server served at once; beyond: 503. 0 = what the descriptor limit allows */
 	int head_timeout_s;     /* from accept to the end of the head; 0 = 10 */
-	int linger_timeout_s;   /* how long a web server that still sends may take to read a reply; 0 = 5 */
+	int linger_timeout_s;   /* how long a reply of ours waits for the rest of the request, and then for the web server to read it; 0 = 5 */
 };
 
 struct relay;

@@ -11,10 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "hutch/chunked.h"
 #include "hutch/json.h"
 #include "hutch/when.h"
 
 #define PATIENCE_MS 10000       /* for the head */
+#define SKIP_MS 2000            /* for the rest of the body */
 #define LINGER_MS 1000          /* for the client to stop sending and see the answer */
 
 /* Does the field's value contain word? Case aside. */
@@ -118,6 +120,24 @@ static size_t receive(int fd, char *p, size_t n, int64_t until)
 	return got > 0 ? (size_t)got : 0;
 }
 
+/* Read over the request's body, as h1.h says of its own replies; p[0..n) came with the head. */
+static void skip_body(int fd, const struct h1_head *head, const char *p, size_t n)
+{
+	int64_t until = boot_us() + SKIP_MS * US_PER_MS, left = head->length;
+	struct chunked c;
+	char scrap[4096];
+
+	chunked_init(&c);
+	for (size_t total = 0; total < H1_SKIP_MAX; total += n) {
+		if (head->chunked ? chunked_scan(&c, p, n) < 0 || chunked_done(&c) : (left -= (int64_t)n) <= 0)
+			return;
+		n = receive(fd, scrap, sizeof scrap, until);
+		if (n == 0)
+			return;
+		p = scrap;
+	}
+}
+
 /* A body that is still coming would make the close a reset, and the answer could be lost. */
 static void linger(int fd)
 {
@@ -147,6 +167,8 @@ void refuse_client(int fd, const char *sandbox_id, int port)
 		in.len += got;
 		n = h1_parse_request(in.p, in.len, head, &e);
 	}
+	if (n > 0 && !head->expect_continue && head->length <= H1_SKIP_MAX)
+		skip_body(fd, head, in.p + n, in.len - (size_t)n);
 	if (n > 0 && reply(fd, head, sandbox_id, port))
 		linger(fd);
 	free(head);

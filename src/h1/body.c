@@ -10,8 +10,8 @@
 #include "conn.h"
 #include "hutch/when.h"
 
-#define DRAIN_STALL_S 2
-#define DRAIN_TOTAL_US (10 * US_PER_S)
+#define SKIP_STALL_S 2
+#define SKIP_TOTAL_US (10 * US_PER_S)
 
 void conn_body_start(struct conn *c)
 {
@@ -170,30 +170,41 @@ static void set_receive_timeout(const struct conn *c, int seconds)
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
 }
 
-bool conn_drain(struct conn *c)
+static bool reaches_end(struct conn *c)
 {
-	int64_t until = boot_us() + DRAIN_TOTAL_US;
+	int64_t until = boot_us() + SKIP_TOTAL_US;
 	char scrap[4096];
 	size_t total = 0;
 	ssize_t got = 1;
 
-	if (c->body == BODY_DONE)
-		return true;
-	if (c->body == BODY_BROKEN || c->continue_due || (c->body == BODY_LENGTH && c->left > CONN_DRAIN_MAX))
-		return false;
-	set_receive_timeout(c, DRAIN_STALL_S);
-	while (total <= CONN_DRAIN_MAX && boot_us() < until && (got = h1_read(&c->req, scrap, sizeof scrap)) > 0)
+	while (total <= H1_SKIP_MAX && boot_us() < until && (got = h1_read(&c->req, scrap, sizeof scrap)) > 0)
 		total += (size_t)got;
-	set_receive_timeout(c, c->server->opts.body_timeout_s);
 	return got == 0;
+}
+
+void conn_skip(struct conn *c)
+{
+	bool end;
+
+	if (c->body == BODY_DONE || c->body == BODY_BROKEN)
+		return;
+	if (c->continue_due || (c->body == BODY_LENGTH && c->left > H1_SKIP_MAX)) {
+		broken(c);
+		return;
+	}
+	set_receive_timeout(c, SKIP_STALL_S);
+	end = reaches_end(c);
+	set_receive_timeout(c, c->server->opts.body_timeout_s);
+	if (!end)
+		broken(c);
 }
 
 void conn_linger(struct conn *c)
 {
-	int64_t until = boot_us() + DRAIN_TOTAL_US;
+	int64_t until = boot_us() + SKIP_TOTAL_US;
 	char scrap[4096];
 
-	set_receive_timeout(c, DRAIN_STALL_S);
+	set_receive_timeout(c, SKIP_STALL_S);
 	shutdown(c->fd, SHUT_WR);
 	while (boot_us() < until && recv(c->fd, scrap, sizeof scrap, 0) > 0)
 		;

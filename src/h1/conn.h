@@ -12,7 +12,6 @@
 
 #define CONN_HEAD_FIRST 4096    /* the head buffer starts at this size and grows to H1_HEAD_MAX */
 #define CONN_FRAME 1024         /* chunk framing read ahead once the head buffer is used up */
-#define CONN_DRAIN_MAX (256 * 1024)
 
 struct h1_server {
 	struct h1_server_opts opts;
@@ -63,8 +62,8 @@ struct conn {
 
 /* body.c */
 void conn_body_start(struct conn *c);
-/* Read over what is left of the body: true if its end was reached within the bounds. */
-bool conn_drain(struct conn *c);
+/* Read over what is left of the body, within the bounds of h1.h. If its end is not reached, the connection is to close. */
+void conn_skip(struct conn *c);
 /* After a reply to a client that may still be sending: say that we are done and let it see the reply before the close. */
 void conn_linger(struct conn *c);
 

@@ -112,6 +112,7 @@ int h1_reply(struct h1_req *r, int status, const char *type, const char *extra, 
 	struct conn *c = r->conn;
 	bool none = bodiless(status);
 
+	conn_skip(c);
 	if (send_head(c, status, none ? NULL : type, extra, none ? NO_BODY : BY_LENGTH, (int64_t)n, body, none ? 0 : n) < 0)
 		return -1;
 	c->reply = REPLY_DONE;
@@ -253,6 +254,7 @@ int h1_reply_file(struct h1_req *r, int status, const char *type, const char *ex
 {
 	struct conn *c = r->conn;
 
+	conn_skip(c);
 	if (send_head(c, status, type, extra, BY_LENGTH, size, NULL, 0) < 0)
 		return -1;
 	if (!c->head_only && send_file(c, fd, offset, size) < 0) {

@@ -173,7 +173,8 @@ static bool serve_one(struct conn *c)
 		h1_abort(&c->req);                    /* a final chunk would claim that the reply is whole */
 	if (c->reply != REPLY_DONE)
 		return false;
-	if (conn_drain(c) && !c->close_after)
+	conn_skip(c);
+	if (c->body == BODY_DONE && !c->close_after)
 		return true;
 	if (c->body != BODY_DONE)
 		conn_linger(c);

@@ -76,18 +76,17 @@ static void add_head(struct buf *b, const struct h1_head *h, const struct edge_a
 	buf_adds(b, upgrade ? "Connection: Upgrade\r\n\r\n" : "Connection: close\r\n\r\n");
 }
 
-/* How many of the n bytes after the head belong to the request; sets what may still come. -1: malformed. */
-static ssize_t take_body(struct link *k, const struct h1_head *h, bool upgrade, const char *p, size_t n)
+ssize_t head_body(struct link *k, const struct h1_head *h, size_t head_len)
 {
-	if (upgrade) {
-		k->mode = UP_RAW;
-		k->tunnel = true;
-		return (ssize_t)n;
-	}
+	size_t n = k->in_len - head_len;
+	ssize_t used;
+
+	k->expects = h->expect_continue;
 	if (h->chunked) {
-		k->mode = UP_CHUNKED;
 		chunked_init(&k->chunked);
-		return chunked_scan(&k->chunked, p, n);
+		used = chunked_scan(&k->chunked, k->in + head_len, n);
+		k->mode = used >= 0 && !chunked_done(&k->chunked) ? UP_CHUNKED : UP_NONE;
+		return used;
 	}
 	k->left = h->length > 0 ? h->length : 0;
 	if ((int64_t)n > k->left)
@@ -97,23 +96,23 @@ static ssize_t take_body(struct link *k, const struct h1_head *h, bool upgrade, 
 	return (ssize_t)n;
 }
 
-int head_forward(struct link *k, const struct h1_head *h, size_t head_len)
+int head_forward(struct link *k, const struct h1_head *h, size_t head_len, size_t body_n)
 {
 	/* The agent speaks no other protocol, so an upgrade to it would only open a way around the check of its control routes. */
 	bool upgrade = h->upgrade && k->answer.port != ENVD_PORT;
-	ssize_t n = take_body(k, h, upgrade, k->in + head_len, k->in_len - head_len);
 	struct buf b;
 
-	if (n < 0)
-		return -1;
+	if (upgrade) {
+		k->mode = UP_RAW;
+		k->tunnel = true;
+		body_n = k->in_len - head_len;
+	}
 	buf_init(&b, 4 * H1_HEAD_MAX);
 	add_head(&b, h, &k->answer, upgrade);
-	buf_add(&b, k->in + head_len, (size_t)n);
+	buf_add(&b, k->in + head_len, body_n);
 	k->out_len = b.len;
 	k->out = buf_take(&b);
 	if (k->out == NULL)
 		buf_release(&b);
-	if (k->mode == UP_CHUNKED && chunked_done(&k->chunked))
-		k->mode = UP_NONE;
 	return k->out != NULL ? 0 : -1;
 }

@@ -101,19 +101,76 @@ void link_linger(struct link *k)
 	link_go(k);
 }
 
+/* Is more of the request's body to be waited for? See H1_SKIP_MAX. */
+static bool body_to_skip(const struct link *k)
+{
+	if (k->expects || k->skipped > H1_SKIP_MAX)
+		return false;
+	if (k->mode == UP_LENGTH)
+		return k->left > 0 && k->left <= H1_SKIP_MAX;
+	return k->mode == UP_CHUNKED && !chunked_done(&k->chunked);
+}
+
+static void skipped(struct link *k, size_t n)
+{
+	k->skipped += n;
+	if (k->mode == UP_LENGTH)
+		k->left -= (int64_t)n;        /* below 0 when more came than belongs to it */
+	else if (chunked_scan(&k->chunked, k->loop->scratch, n) < 0)
+		k->mode = UP_NONE;
+}
+
+/* Small, and the first bytes on this socket: it fits, or the web server is no longer there. */
+static void say(struct link *k)
+{
+	if (send(k->web, k->out, k->out_len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)k->out_len)
+		link_linger(k);
+	else
+		link_drop(k);
+}
+
+static void go_skip(struct link *k)
+{
+	size_t turn = 0;
+
+	while (body_to_skip(k) && turn < TURN_BYTES) {
+		ssize_t n = recv(k->web, k->loop->scratch, SCRATCH_BYTES, MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0) {
+			link_drop(k);
+			return;
+		}
+		skipped(k, (size_t)n);
+		turn += (size_t)n;
+	}
+	if (body_to_skip(k))
+		loop_ready(k->loop, k);
+	else
+		say(k);
+}
+
 static void answer(struct link *k, int status, const char *type, const char *extra, const struct buf *body)
 {
-	char head[512];
-	int n = snprintf(head, sizeof head, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%sConnection: close\r\n\r\n",
-			 status, h1_reason(status), type, body->len, extra);
-	struct iovec iov[2] = { { head, (size_t)n }, { body->p, k->head_only ? 0 : body->len } };
-	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct buf b;
 
-	/* small, and the first bytes on this socket: it fits, or the web server is no longer there */
-	if (n < 0 || n >= (int)sizeof head || sendmsg(k->web, &m, MSG_NOSIGNAL | MSG_DONTWAIT) != n + (ssize_t)iov[1].iov_len)
+	buf_init(&b, 8192);
+	buf_addf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%sConnection: close\r\n\r\n", status, h1_reason(status), type,
+		 body->len, extra);
+	if (!k->head_only)
+		buf_add(&b, body->p, body->len);
+	close_up(k);
+	free(k->out);
+	k->out_len = b.len;
+	k->out = buf_take(&b);
+	if (k->out == NULL) {
+		buf_release(&b);
 		link_drop(k);
-	else
-		link_linger(k);
+		return;
+	}
+	link_state(k, LINK_SKIP);
+	link_go(k);
 }
 
 void link_refuse(struct link *k, enum edge_verdict verdict)
@@ -205,16 +262,20 @@ static void connect_up(struct link *k)
 
 static void have_head(struct link *k, const struct h1_head *h, size_t len)
 {
+	ssize_t body_n;
 	bool sure;
 
 	take_request(k, h);
+	body_n = head_body(k, h, len);
 	sure = edge_look_up(k->loop->relay->domain, &k->req, &k->answer);
 	if (sure && k->answer.verdict != EDGE_GO)
 		link_refuse(k, k->answer.verdict);
 	else if (k->surplus)
 		link_refuse(k, EDGE_FULL);
-	else if (head_forward(k, h, len) < 0)
+	else if (body_n < 0)
 		bad_request(k, 400, "malformed request body");
+	else if (head_forward(k, h, len, (size_t)body_n) < 0)
+		link_drop(k);
 	else if (sure)
 		connect_up(k);
 	else
@@ -303,6 +364,8 @@ void link_go(struct link *k)
 		read_head(k);
 	else if (k->state == LINK_STREAM)
 		stream_go(k);
+	else if (k->state == LINK_SKIP)
+		go_skip(k);
 	else if (k->state == LINK_LINGER)
 		go_linger(k);
 }
@@ -329,6 +392,8 @@ void link_timeout(struct link *k)
 {
 	if (k->state == LINK_HEAD && k->in_len > 0)
 		bad_request(k, 408, "request head did not arrive in time");
+	else if (k->state == LINK_SKIP)
+		say(k);
 	else
 		link_drop(k);
 }

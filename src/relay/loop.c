@@ -176,11 +176,13 @@ static void run_ready(struct loop *l)
 	}
 }
 
+static const enum link_state timed[] = { LINK_HEAD, LINK_SKIP, LINK_LINGER };
+
+#define TIMED (sizeof timed / sizeof timed[0])
+
 static void run_timeouts(struct loop *l, int64_t now)
 {
-	static const enum link_state timed[] = { LINK_HEAD, LINK_LINGER };
-
-	for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++) {
+	for (size_t i = 0; i < TIMED; i++) {
 		struct link *k;
 
 		while ((k = l->links[timed[i]].first) != NULL && k->deadline_us <= now)
@@ -190,7 +192,7 @@ static void run_timeouts(struct loop *l, int64_t now)
 
 static void cut_all(struct loop *l)
 {
-	static const enum link_state cut[] = { LINK_HEAD, LINK_STREAM, LINK_LINGER };
+	static const enum link_state cut[] = { LINK_HEAD, LINK_STREAM, LINK_SKIP, LINK_LINGER };
 
 	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
 		while (l->links[cut[i]].first != NULL)
@@ -229,10 +231,9 @@ static int until_due(const struct loop *l, int64_t now)
 
 	if (l->ready != NULL || l->links[LINK_DEAD].first != NULL)
 		return 0;
-	if (l->links[LINK_HEAD].first != NULL)
-		sooner(&due, l->links[LINK_HEAD].first->deadline_us);
-	if (l->links[LINK_LINGER].first != NULL)
-		sooner(&due, l->links[LINK_LINGER].first->deadline_us);
+	for (size_t i = 0; i < TIMED; i++)
+		if (l->links[timed[i]].first != NULL)
+			sooner(&due, l->links[timed[i]].first->deadline_us);
 	if (l->stopping && atomic_load(&l->relay->stop_us) > now)    /* later only jobs are left, and their end wakes us */
 		sooner(&due, atomic_load(&l->relay->stop_us));
 	if (l->accept_again_us != 0 && !l->stopping)

@@ -29,6 +29,7 @@ enum link_state {
 	LINK_HEAD,              /* reading the request's head */
 	LINK_ASKING,            /* a job resolves or connects */
 	LINK_STREAM,
+	LINK_SKIP,              /* an answer of our own is ready; it follows the end of the request's body */
 	LINK_LINGER,            /* all is said; waiting for the web server to hang up */
 	LINK_DEAD,              /* freed at the end of the round */
 	LINK_STATES
@@ -49,7 +50,7 @@ struct link {
 	struct link *ready_next;
 	bool ready;
 	enum link_state state;
-	int64_t deadline_us;            /* LINK_HEAD, LINK_LINGER */
+	int64_t deadline_us;            /* LINK_HEAD, LINK_SKIP, LINK_LINGER */
 	int web, up;
 
 	char *in;                       /* the head as received; kept until the upstream says something, for refusals */
@@ -61,11 +62,13 @@ struct link {
 	bool web_gone;                  /* while asking */
 	bool tunnel;                    /* an upgraded connection: either side may end its half alone */
 
-	char *out;                      /* bytes for the upstream that did not fit yet: first the head */
+	char *out;                      /* bytes for the upstream that did not fit yet: first the head; LINK_SKIP: the answer */
 	size_t out_len, out_at;
 	enum up_mode mode;
 	int64_t left;                   /* UP_LENGTH */
 	struct chunked chunked;
+	bool expects;                   /* the web server waits for 100 Continue */
+	size_t skipped;                 /* LINK_SKIP */
 	bool up_deaf;                   /* the upstream takes no more; it may still answer */
 	bool answered;                  /* a byte came from the upstream */
 	struct flow to_up, to_web;
@@ -127,8 +130,11 @@ void link_linger(struct link *k);               /* everything was sent: wait for
 /* stream.c */
 void stream_go(struct link *k);
 
-/* head.c: the request as it is passed on, into k->out, and what may follow it. 0, or -1 out of memory or malformed body. */
-int head_forward(struct link *k, const struct h1_head *h, size_t head_len);
+/* head.c */
+/* What may still come of the request's body. The bytes of it after the head, or -1 malformed. */
+ssize_t head_body(struct link *k, const struct h1_head *h, size_t head_len);
+/* The request as it is passed on, into k->out, with those bytes. -1 out of memory. */
+int head_forward(struct link *k, const struct h1_head *h, size_t head_len, size_t body_n);
 
 /* flow.c */
 enum flow_end { FLOW_BLOCKED, FLOW_DONE, FLOW_EOF, FLOW_TURN, FLOW_FROM_BROKEN, FLOW_TO_BROKEN };

@@ -438,6 +438,42 @@ def early(w):
         equal(s.envd.health(), 204, "still healthy")
 
 
+def refused_requests(w, s):
+    """(what, status, request line and fields) of refusals by the guest agent, the edge and the API."""
+    wrong = envd.Envd(w.where, s.id, "wrong").headers
+    raw = ("Content-Type", "application/octet-stream")
+    return (
+        ("a file with a wrong token", 401, "/files?path=/tmp/x", wrong(extra=[raw])),
+        ("a call with a wrong token", 401, "/process.Process/SendSignal", wrong(extra=[("Content-Type", "application/json")])),
+        ("a file that cannot be", 400, "/files?path=/tmp", s.envd.headers(extra=[raw])),
+        ("an unknown route of the agent", 404, "/nowhere", s.envd.headers()),
+        ("a reserved route", 404, "/init", s.envd.headers()),
+        ("a closed port", 502, "/", [("Host", host(w, s, 4567))]),
+        ("an unknown sandbox", 502, "/", [("Host", host(w, NOBODY, 3000))]),
+        ("the API without a key", 401, "/v2/sandboxes", []),
+        ("an unknown route of the API", 404, "/nowhere", [("X-API-Key", w.api.key)]),
+    )
+
+
+@scenario("a refusal does not cost the connection, however late the request's body comes", data=True)
+def refused_late(w):
+    forms = (([("Content-Length", "200000")], [b"x" * 100000] * 2),
+             ([("Transfer-Encoding", "chunked")], [b"4\r\nhalf\r\n", b"0\r\n\r\n"]))
+    with w.create() as s:
+        for what, status, target, headers in refused_requests(w, s):
+            for framing, pieces in forms:
+                with wire.Conn(w.where) as c:
+                    c.send(c.request_head("POST", target, list(headers) + framing))
+                    for piece in pieces:
+                        c.readable(0.05)        # time for an answer that comes too early
+                        c.send(piece)
+                    r = c.finish()
+                    equal(r.status, status, "%s, %s: %r" % (what, framing[0][0], r))
+                    if (r.header("connection") or "").lower() == "close":
+                        continue
+                    equal(c.request("GET", "/health", s.envd.headers()).status, 204, "the next request after %s, %s" % (what, framing[0][0]))
+
+
 @scenario("CORS: the API answers any origin, errors and preflight too", data=True)
 def cors_api(w):
     origin = ("Origin", "https://app.example")

@@ -438,6 +438,22 @@ static void expect_closed(int port, const char *request, const char *type, const
 	close(fd);
 }
 
+/* The refusal follows the body's end. */
+static void expect_refused_last(int port)
+{
+	static const char *const parts[] = { "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "4\r\nha", "lf\r\n", "0\r\n\r\n" };
+	int fd = forwarded(port);
+	char got[4096];
+
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+		assert_int_equal(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 50), 0);
+		assert_int_equal(send(fd, parts[i], strlen(parts[i]), MSG_NOSIGNAL), (ssize_t)strlen(parts[i]));
+	}
+	read_to_end(fd, got, sizeof got);
+	assert_memory_equal(got, "HTTP/1.1 502 Bad Gateway\r\n", 26);
+	close(fd);
+}
+
 static void test_closed_port(void **state)
 {
 	int port, server = serve_on(AF_INET, &port, false);
@@ -448,8 +464,10 @@ static void test_closed_port(void **state)
 	snprintf(part, sizeof part, "\r\n\r\n{\"sandboxId\":\"iabc\",\"message\":\"The sandbox is running but port is not open\",\"port\":%d,"
 		 "\"code\":502}", port);
 	expect_closed(port, "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: node\r\n\r\n", "application/json; charset=utf-8", part);
-	/* a body that nobody reads does not cost the answer */
+	/* a body that does not come whole does not cost the answer */
 	expect_closed(port, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nbegin", "application/json; charset=utf-8", part);
+	expect_closed(port, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\nbegin", "application/json; charset=utf-8", part);
+	expect_refused_last(port);
 	snprintf(part, sizeof part, "no service running on port <code>%d</code>.</p></body></html>", port);
 	expect_closed(port, "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0 Firefox/130.0\r\nAccept: text/html\r\n\r\n",
 		      "text/html; charset=utf-8", part);

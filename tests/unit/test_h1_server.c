@@ -438,16 +438,24 @@ static void test_unread(void **state)
 	char out[1024];
 	int fd = dial(f);
 
-	assert_int_equal(send_with_body(fd, "POST /" REST "Content-Length: 200000\r\n\r\n", 200000), 200000);
+	puts_to(fd, "POST /" REST "Content-Length: 200000\r\n\r\n");
+	assert_int_equal(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 50), 0);       /* the answer follows the body's end */
+	assert_int_equal(send_with_body(fd, "", 200000), 200000);
 	puts_to(fd, "GET /none" REST LAST "\r\n");
 	slurp(fd, out, sizeof out, NULL);
 	assert_non_null(strstr(out, "okHTTP/1.1 204 "));
 	/* too much to read over: the reply still arrives whole, and the writer is not cut off before it has it */
 	fd = dial(f);
-	assert_int_equal(send_with_body(fd, "POST /" REST "Content-Length: 3000000\r\n\r\n", 2000000), 2000000);
+	assert_int_equal(send_with_body(fd, "POST /" REST "Content-Length: 30000000\r\n\r\n", 2000000), 2000000);
 	slurp(fd, out, sizeof out, NULL);
+	assert_non_null(strstr(out, "\r\nConnection: close\r\n"));
 	assert_non_null(strstr(out, "\r\n\r\nok"));
 	assert_int_equal(times(out, "HTTP/1.1"), 1);
+	fd = dial(f);                                   /* a client that stops in the middle is answered, too */
+	puts_to(fd, "POST /" REST "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+	slurp(fd, out, sizeof out, NULL);
+	assert_non_null(strstr(out, "\r\nConnection: close\r\n"));
+	assert_non_null(strstr(out, "\r\n\r\nok"));
 }
 
 static void test_file(void **state)

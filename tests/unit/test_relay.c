@@ -124,6 +124,12 @@ static const char *rest(int fd)
 	return out;
 }
 
+/* Is there an answer, now that the relay had time for one? */
+static bool answered(int fd)
+{
+	return poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 50) > 0;
+}
+
 /* The request head at the upstream. */
 static const char *head_at(int fd)
 {
@@ -283,7 +289,7 @@ static void test_refusals(void **state)
 		  "{\"sandboxId\":\"inever\",\"message\":\"The sandbox was not found\",\"code\":502}" },
 		{ "GET / HTTP/1.1\r\nHost: 1-inever.localhost\r\nUser-Agent: Mozilla/5.0\r\n\r\n", "502 Bad Gateway", "text/html; charset=utf-8", "</html>" },
 		{ "HEAD / HTTP/1.1\r\nHost: 1-inever.localhost\r\n\r\n", "502 Bad Gateway", "application/json; charset=utf-8", "\r\n\r\n" },
-		{ "POST /init" REST "Content-Length: 100\r\n\r\n", "404 Not Found", "application/json; charset=utf-8", "\"path\":\"/init\",\"code\":404}" },
+		{ "POST /init" REST "Content-Length: 9\r\n\r\nsome body", "404 Not Found", "application/json; charset=utf-8", "\"path\":\"/init\",\"code\":404}" },
 		{ "POST /x/%2E%2E/init" REST "\r\n", "404 Not Found", "application/json; charset=utf-8", "\"path\":\"/init\",\"code\":404}" },
 		{ "GET / HTTP/1.1\r\n\r\n", "400 Bad Request", "application/json; charset=utf-8", "\"code\":400,\"message\":\"no Host field\"}" },
 		{ "GET /" REST "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400 Bad Request", "application/json; charset=utf-8", "}" },
@@ -320,6 +326,47 @@ static void test_large_head(void **state)
 	big[H1_HEAD_MAX] = '\0';
 	assert_int_equal(strncmp(rest(web(big)), "HTTP/1.1 431 ", 13), 0);
 	free(big);
+}
+
+/* A refusal follows the end of the request's body: a web server that sees it before ends its client's connection, too. */
+static void test_refusal_last(void **state)
+{
+	static const struct { const char *head, *part, *last; } rows[] = {
+		{ "POST / HTTP/1.1\r\nHost: 1-inever.localhost\r\nContent-Length: 9\r\n\r\n", "some ", "body" },
+		{ "POST / HTTP/1.1\r\nHost: 1-inever.localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "9\r\nsome bo", "dy\r\n0\r\n\r\n" },
+		{ "POST /init" REST "Content-Length: 9\r\n\r\n", "some ", "body" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		int w = web(rows[i].head);
+
+		assert_false(answered(w));
+		put(w, rows[i].part);
+		assert_false(answered(w));
+		put(w, rows[i].last);
+		assert_int_equal(strncmp(rest(w), i < 2 ? "HTTP/1.1 502 " : "HTTP/1.1 404 ", 13), 0);
+	}
+	/* who waits to be told to go on sends nothing before it is answered */
+	assert_int_equal(strncmp(rest(web("POST / HTTP/1.1\r\nHost: 1-inever.localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")),
+				 "HTTP/1.1 502 ", 13), 0);
+	/* a body that goes wrong has no end to wait for */
+	assert_int_equal(strncmp(rest(web("POST / HTTP/1.1\r\nHost: 1-inever.localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx")),
+				 "HTTP/1.1 502 ", 13), 0);
+}
+
+/* The upstream went away before it answered, and part of the body was passed on. */
+static void test_refusal_midway(void **state)
+{
+	int w = web("POST /" REST "Content-Length: 9\r\n\r\nsome "), u = agent();
+
+	(void)state;
+	head_at(u);
+	expect(u, "some ");
+	close(u);
+	assert_false(answered(w));
+	put(w, "body");
+	assert_int_equal(strncmp(rest(w), "HTTP/1.1 502 ", 13), 0);
 }
 
 /* A web server that is still sending an upload gets the refusal all the same. */
@@ -676,11 +723,13 @@ static void test_times(void **state)
 {
 	struct relay_opts opts = { .loops = 1, .head_timeout_s = 1, .linger_timeout_s = 1 };
 	int lfd = listening(), a = web("GET / HTTP/1.1\r\n"), b = dial(F->relay_path), c = web("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+	int d = web("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf");
 	struct relay *r = serving(&opts, lfd);          /* its times begin when all have said what they have to say */
 
 	(void)state;
 	assert_int_equal(strncmp(rest(a), "HTTP/1.1 408 ", 13), 0);
 	assert_string_equal(rest(b), "");               /* never said anything */
+	assert_int_equal(strncmp(rest(d), "HTTP/1.1 400 ", 13), 0);     /* refused, though the rest never came */
 	expect(c, "HTTP/1.1 400 ");                     /* reads the refusal but does not hang up */
 	while (recv(c, &(char){ 0 }, 1, 0) == 1)
 		;
@@ -811,6 +860,8 @@ int main(void)
 		cmocka_unit_test(test_malformed_body),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_large_head),
+		cmocka_unit_test(test_refusal_last),
+		cmocka_unit_test(test_refusal_midway),
 		cmocka_unit_test(test_refused_upload),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_path_form),
