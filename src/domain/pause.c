@@ -6,7 +6,7 @@
 
 #include "hutch/log.h"
 
-#define WAIT_US (20 * US_PER_S)      /* longer than a call to the pool may take */
+#define WAIT_US (20 * US_PER_S)      /* longer than a call to the pool may take that copies or writes back no disk */
 #define PAUSE_FIRST_US US_PER_MS
 #define PAUSE_MAX_US (20 * US_PER_MS)
 

@@ -11,7 +11,7 @@
 
 #define BODY_MAX (1 << 20)           /* what the node takes */
 #define SHAPES_MAX (16 << 20)
-#define CALL_MS 10000                /* longest call that copies no disk: a cold claim */
+#define CALL_MS 10000                /* longest call that copies or writes back no disk: a cold claim */
 #define LONG_MS 60000                /* one that does, or that waits for a start command (option start_s) */
 
 struct node_pool {
@@ -411,17 +411,18 @@ static int node_open_port(struct pool *p, const char *machine, int port, struct 
 	return call(p, "PUT", path, NULL, NULL, NULL, e);
 }
 
-/* POST of a verb of the machine; body may be NULL. */
-static int verb(struct pool *p, const char *machine, const char *name, struct buf *body, struct err *e)
+/* POST of a verb of the machine, within ms (0: as usual); body may be NULL. */
+static int verb(struct pool *p, long ms, const char *machine, const char *name, struct buf *body, struct err *e)
 {
 	char path[128];
 
 	if (!machine_ok(machine))
 		return err_set(e, ERR_INTERNAL, "machine id %.40s is not well-formed", machine);
 	snprintf(path, sizeof path, "/v1/sandboxes/%s/%s", machine, name);
-	return call(p, "POST", path, body, NULL, NULL, e);
+	return call_within(p, ms, "POST", path, body, NULL, NULL, e);
 }
 
+/* A disk alone is written back before it is let go: that takes as long as what the sandbox has written. */
 static int node_hibernate(struct pool *p, const char *machine, bool memory, struct err *e)
 {
 	struct buf b;
@@ -433,14 +434,14 @@ static int node_hibernate(struct pool *p, const char *machine, bool memory, stru
 	jw_open(&w, '{');
 	jw_kbool(&w, "memory", memory);
 	jw_close(&w, '}');
-	status = verb(p, machine, "hibernate", &b, e);
+	status = verb(p, memory ? 0 : LONG_MS, machine, "hibernate", &b, e);
 	buf_release(&b);
 	return status;
 }
 
 static int node_wake(struct pool *p, const char *machine, struct err *e)
 {
-	return verb(p, machine, "wake", NULL, e);
+	return verb(p, 0, machine, "wake", NULL, e);
 }
 
 /* ---- checkpoints ---- */

@@ -259,6 +259,29 @@ static void test_silent(void **state)
 	nodehttp_close(h);
 }
 
+static void *silent_for(void *n)
+{
+	sleep(11);
+	atomic_store(&((struct node_double *)n)->silent, false);
+	return NULL;
+}
+
+/* Writing back a disk may take longer than a call does else. */
+static void test_long_pause(void **state)
+{
+	struct fixture *f = *state;
+	char machine[MACHINE_ID_LEN];
+	pthread_t t;
+
+	assert_int_equal(pool_set_shapes(f->p, &f->shape, 1, &f->e), 0);
+	claimed(f, machine);
+	atomic_store(&f->n.silent, true);
+	assert_int_equal(pthread_create(&t, NULL, silent_for, &f->n), 0);
+	if (pool_hibernate(f->p, machine, false, &f->e) < 0)
+		fail_msg("%s", f->e.text);
+	pthread_join(t, NULL);
+}
+
 static void test_long_list(void **state)
 {
 	struct fixture *f = *state;
@@ -356,8 +379,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_calls), T(test_kept), T(test_open_token), T(test_statuses), T(test_garbage), T(test_away), T(test_silent), T(test_long_list),
-		T(test_threads), T(test_checkpoints),
+		T(test_calls), T(test_kept), T(test_open_token), T(test_statuses), T(test_garbage), T(test_away), T(test_silent),
+		T(test_long_pause), T(test_long_list), T(test_threads), T(test_checkpoints),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
