@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,7 +21,7 @@
 struct job {
 	struct link *link;
 	bool ask;
-	int up;                 /* connected, or -1 */
+	int up;                 /* connected and non-blocking, or -1 */
 	struct job *next;
 };
 
@@ -33,7 +34,8 @@ static int connect_waiting(const char *path)
 	if (fd < 0)
 		return -1;
 	strcpy(a.sun_path, path);
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv) == 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv) == 0 && connect(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+	    fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
 		return fd;
 	close(fd);
 	return -1;

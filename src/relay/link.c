@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,7 +328,6 @@ static void read_head(struct link *k)
 void link_connected(struct link *k, int up)
 {
 	k->up = up;
-	fcntl(up, F_SETFL, O_NONBLOCK);
 	k->to_up.from = k->to_web.to = k->web;
 	k->to_up.to = k->to_web.from = up;
 	if (loop_watch(k->loop, up, k, true) < 0) {

@@ -124,7 +124,7 @@ void link_go(struct link *k);                   /* as far as it goes now */
 void link_timeout(struct link *k);
 void link_drop(struct link *k);                 /* end it at once, seen as abrupt by both sides */
 void link_refuse(struct link *k, enum edge_verdict verdict);
-void link_connected(struct link *k, int up);
+void link_connected(struct link *k, int up);     /* up: non-blocking, the link's from now on */
 void link_linger(struct link *k);               /* everything was sent: wait for the web server to read it and hang up */
 
 /* stream.c */
