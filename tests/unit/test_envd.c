@@ -273,8 +273,8 @@ static void test_start_command(void **state)
 	envd_unary(&envd, "List", "{}", &a);
 	assert_string_equal(buf_str(&a.body), "{\"processes\":[]}");
 	answer_release(&a);
-	snprintf(line, sizeof line, "until [ -e %s/done ]; do sleep 0.02; done; uniq %s/done | wc -l; kill $(tail -n 1 %s/done)", envd.dir, envd.dir,
-		 envd.dir);
+	snprintf(line, sizeof line, "until [ -e %s/done ]; do sleep 0.02; done; uniq %s/done | wc -l; kill $(tail -n 1 %s/done); rm %s/done",
+		 envd.dir, envd.dir, envd.dir, envd.dir);
 	run_script(&envd, line, &out);
 	assert_string_equal(buf_str(&out.out), "1\n");
 	outcome_release(&out);

@@ -5,11 +5,13 @@ program.
 Sandboxes are made by the REST API; prints TAP.
 """
 
+import atexit
 import contextlib
 import datetime
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,7 @@ from tap import check, equal, eventually  # noqa: E402
 suite = tap.Suite()
 case = suite.scenario
 HOME = tempfile.mkdtemp(prefix="hutch-cli-")
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 
 def api(method, path, body=None):
