@@ -179,7 +179,8 @@ int start_ready(struct agent *a, struct err *e);
 /* ---- user ports (forward.c) ---- */
 /* Start the thread that accepts and copies. */
 int forward_init(struct agent *a, struct err *e);
-/* Serve listen_fd (now the callee's) by connections to loopback:port; a listener of the same port is replaced. */
-int forward_add(struct agent *a, int port, int listen_fd, struct err *e);
+/* Serve listen_fd (now the callee's) by connections to loopback:port; a listener of the same port is replaced. *closed: the port that is served
+ * no more in its place, since there are as many as there may be; 0 none. Connections to it go on. */
+int forward_add(struct agent *a, int port, int listen_fd, int *closed, struct err *e);
 
 #endif

@@ -26,6 +26,21 @@ struct compose {
 	size_t n;
 };
 
+/* One name of one file, however it is written. Else the new destination would be removed as a source of it. */
+static bool same_name(const char *a, const char *b)
+{
+	size_t an, bn;
+	const char *abase = path_base(a, &an), *bbase = path_base(b, &bn);
+	char adir[PATH_MAX], bdir[PATH_MAX];
+	struct stat as, bs;
+
+	if (an != bn || memcmp(abase, bbase, an) != 0)
+		return false;
+	snprintf(adir, sizeof adir, "%.*s.", (int)(abase - a), a);
+	snprintf(bdir, sizeof bdir, "%.*s.", (int)(bbase - b), b);
+	return stat(adir, &as) == 0 && stat(bdir, &bs) == 0 && as.st_dev == bs.st_dev && as.st_ino == bs.st_ino;
+}
+
 static int add_source(struct compose *c, json_object *v)
 {
 	const char *s = json_object_get_string(v);
@@ -37,7 +52,7 @@ static int add_source(struct compose *c, json_object *v)
 		return files_fail(c->r, 400, "source_paths must be an array of strings");
 	if (path_resolve(c->a, &c->user, s, path, &e) < 0)
 		return files_fail(c->r, 400, "source_paths: %s", e.text);
-	if (strcmp(path, c->dest) == 0)
+	if (same_name(path, c->dest))
 		return files_fail(c->r, 400, "source path '%.300s' cannot be the same as destination", s);
 	if (stat(path, &st) < 0)
 		return files_fail(c->r, 404, "source file not found: '%.300s'", s);

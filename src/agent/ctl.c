@@ -1,7 +1,8 @@
 /*
  * The control socket: the node's channel, trusted. One JSON object per line each way; a descriptor may come with a line.
  *   {"op":"init",...}                identity, see init_trusted
- *   {"op":"listen","port":N} + fd    serve this listener by connections to loopback:N
+ *   {"op":"listen","port":N} + fd    serve this listener by connections to loopback:N; -> {"ok":true,"closed":M}: port M, which was of
+ *                                    the least use, is served no more, since there are too many
  *   {"op":"cut"}                     end the connections of all clients: the sandbox will be paused
  *   {"op":"start","command":[...],"readyPort":N}   run the template's start command, once
  *   {"op":"ready"}                   ok once the start command is up
@@ -35,10 +36,10 @@ struct peer {
 
 /* ---- one request ---- */
 
-static int do_listen(struct agent *a, json_object *in, int *fd, struct err *e)
+static int do_listen(struct agent *a, json_object *in, int *fd, struct jw *w, struct err *e)
 {
 	int64_t port = 0;
-	int got = json_get_int(in, "port", 1, 65535, &port, e), listener = *fd;
+	int closed = 0, got = json_get_int(in, "port", 1, 65535, &port, e), listener = *fd;
 
 	if (got < 0)
 		return -1;
@@ -49,7 +50,11 @@ static int do_listen(struct agent *a, json_object *in, int *fd, struct err *e)
 	if (a->forward == NULL)
 		return err_set(e, ERR_UNAVAILABLE, "ports are not forwarded");
 	*fd = -1;
-	return forward_add(a, (int)port, listener, e);
+	if (forward_add(a, (int)port, listener, &closed, e) < 0)
+		return -1;
+	if (closed != 0)
+		jw_kint(w, "closed", closed);
+	return 0;
 }
 
 static int do_journal(struct agent *a, json_object *in, struct jw *w, struct err *e)
@@ -71,7 +76,7 @@ static int run(struct agent *a, json_object *in, int *fd, struct jw *w, struct e
 	if (strcmp(op, "init") == 0)
 		return init_trusted(a, in, e);
 	if (strcmp(op, "listen") == 0)
-		return do_listen(a, in, fd, e);
+		return do_listen(a, in, fd, w, e);
 	if (strcmp(op, "cut") == 0)
 		return cut_clients(e);
 	if (strcmp(op, "start") == 0)

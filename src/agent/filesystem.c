@@ -129,10 +129,12 @@ static int list_descend(struct listing *l, int dir, const char *name, struct err
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES || errno == EPERM))
+		return 0;       /* vanished, became something else, or is closed to us */
 	if (fd < 0)
-		return 0;       /* vanished */
+		return fail_errno(e, "cannot read directory", l->path);
 	if (walk_enter(&l->w, fd) < 0)
-		return errno == E2BIG ? list_full(e) : 0;
+		return errno == E2BIG ? list_full(e) : errno == ENOENT ? 0 : fail_errno(e, "cannot read directory", l->path);
 	l->len += strlen(name) + 1;
 	return 0;
 }

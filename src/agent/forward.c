@@ -1,6 +1,8 @@
 /*
  * User ports: connections to a listener that the node handed over go to loopback:PORT in the sandbox. When nothing
  * listens there, the agent answers 502 itself, as E2B's proxy does (guest.md 8.1, 8.3). A thread per connection.
+ *
+ * Whoever asks for a port has it served, so there may be many that were asked for once: of too many the one of the least use is given up.
  */
 #include "config.h"
 
@@ -22,11 +24,13 @@
 #include "hutch/log.h"
 #include "hutch/when.h"
 
-#define DOORS_MAX 256           /* ports forwarded at a time */
+#define DOORS_MAX 128           /* ports forwarded at a time; the node has room for as many */
 #define LINKS_MAX 1024          /* connections */
 
 struct door {
 	int port, fd;
+	int64_t used_us;                /* boot_us() of its last connection */
+	bool open;                      /* it led somewhere */
 };
 
 struct forward {
@@ -174,12 +178,33 @@ static void join(int client, int server)
 
 /* ---- connections ---- */
 
+/* Under the lock. */
+static struct door *find_door(struct forward *f, int port)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->doors[i].port == port)
+			return &f->doors[i];
+	return NULL;
+}
+
+static void note_use(struct forward *f, int port, bool open)
+{
+	struct door *d;
+
+	pthread_mutex_lock(&f->lock);
+	d = find_door(f, port);
+	if (d != NULL)
+		d->open = open;
+	pthread_mutex_unlock(&f->lock);
+}
+
 static void *link_run(void *arg)
 {
 	struct link *l = arg;
 	struct agent *a = l->f->agent;
 	int server = dial_patiently(l->port, l->client);
 
+	note_use(l->f, l->port, server >= 0);
 	if (server >= 0) {
 		fcntl(l->client, F_SETFL, O_NONBLOCK);
 		join(l->client, server);
@@ -198,15 +223,32 @@ static void *link_run(void *arg)
 	return NULL;
 }
 
-static void accept_one(struct forward *f, const struct door *d)
+/* A connection of that port, if it is still served. -1 with errno. */
+static int accept_at(struct forward *f, int port)
+{
+	struct door *d;
+	int fd = -1;
+
+	errno = 0;
+	pthread_mutex_lock(&f->lock);
+	d = find_door(f, port);
+	if (d != NULL) {
+		d->used_us = boot_us();
+		fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return fd;
+}
+
+static void accept_one(struct forward *f, int port)
 {
 	struct link *l = malloc(sizeof *l);
 	struct err e;
-	int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC);
+	int fd = accept_at(f, port);
 
 	if (fd < 0 || l == NULL || atomic_load(&f->links) >= LINKS_MAX)
 		goto no;
-	*l = (struct link){ .f = f, .client = fd, .port = d->port };
+	*l = (struct link){ .f = f, .client = fd, .port = port };
 	atomic_fetch_add(&f->links, 1);
 	if (agent_thread(link_run, l, &e) == 0)
 		return;
@@ -241,11 +283,11 @@ static void *accept_run(void *arg)
 			continue;
 		if (p[n].revents != 0) {
 			eventfd_read(f->wake_fd, &count);
-			continue;               /* a listener may have been replaced under its number */
+			continue;               /* the set is another one */
 		}
 		for (size_t i = 0; i < n; i++)
 			if (p[i].revents != 0)
-				accept_one(f, &doors[i]);
+				accept_one(f, doors[i].port);
 	}
 	return NULL;
 }
@@ -269,36 +311,46 @@ int forward_init(struct agent *a, struct err *e)
 	return 0;
 }
 
-/* Under the lock. */
-static int put_door(struct forward *f, int port, int fd, struct err *e)
+/* The one of the least use: first those behind which nobody listened, then by their last connection. */
+static struct door *least_used(struct forward *f)
 {
-	for (size_t i = 0; i < f->n; i++) {
-		if (f->doors[i].port != port)
-			continue;
-		/* in place, so that the accepting thread never sees a number that means something else */
-		if (dup3(fd, f->doors[i].fd, O_CLOEXEC) < 0)
-			return err_sys(e, "port %d", port);
-		close(fd);
-		return 0;
-	}
-	if (f->n == DOORS_MAX)
-		return err_set(e, ERR_LIMIT, "more than %d ports", DOORS_MAX);
-	f->doors[f->n++] = (struct door){ .port = port, .fd = fd };
-	return 0;
+	struct door *least = f->doors;
+
+	for (struct door *d = f->doors + 1; d < f->doors + f->n; d++)
+		if (d->open != least->open ? !d->open : d->used_us < least->used_us)
+			least = d;
+	return least;
 }
 
-int forward_add(struct agent *a, int port, int listen_fd, struct err *e)
+/* Under the lock. The thread that accepts looks doors up by their port, and does not wait in accept: a number that it still polls does no harm. */
+static void put_door(struct forward *f, int port, int fd, int *closed)
+{
+	struct door *d = find_door(f, port);
+
+	*closed = 0;
+	if (d == NULL && f->n == DOORS_MAX) {
+		d = least_used(f);
+		*closed = d->port;
+	}
+	if (d != NULL)
+		close(d->fd);
+	else
+		d = &f->doors[f->n++];
+	*d = (struct door){ .port = port, .fd = fd, .used_us = boot_us(), .open = true };
+}
+
+int forward_add(struct agent *a, int port, int listen_fd, int *closed, struct err *e)
 {
 	struct forward *f = a->forward;
-	int rc;
+	int rc = 0;
 
-	fcntl(listen_fd, F_SETFL, O_NONBLOCK);  /* it may be replaced between poll and accept */
+	fcntl(listen_fd, F_SETFL, O_NONBLOCK);
 	pthread_mutex_lock(&f->lock);
-	rc = put_door(f, port, listen_fd, e);
-	if (rc == 0 && !f->running) {
+	if (!f->running)
 		rc = agent_thread(accept_run, f, e);    /* most sandboxes never need it */
-		f->running = rc == 0;
-	}
+	f->running = rc == 0;
+	if (rc == 0)
+		put_door(f, port, listen_fd, closed);
 	pthread_mutex_unlock(&f->lock);
 	if (rc < 0)
 		close(listen_fd);

@@ -169,6 +169,42 @@ void context_drop_kernel(struct contexts *t, struct context *c)
 	set_kernel(t, c, NULL);
 }
 
+/* A default one is to be had in images without that directory, too. */
+static const char *home(void)
+{
+	struct stat st;
+
+	return stat(HOME, &st) == 0 && S_ISDIR(st.st_mode) ? HOME : "/";
+}
+
+/* Where a context is to stand: as a kernel that stands at home takes what it is told to change to. False: too long. */
+static bool place(const char *cwd, char out[PATH_MAX])
+{
+	int n;
+
+	if (cwd[0] == '/')
+		n = snprintf(out, PATH_MAX, "%s", cwd);
+	else if (cwd[0] == '~' && (cwd[1] == '\0' || cwd[1] == '/'))
+		n = snprintf(out, PATH_MAX, "%s%s", home(), cwd + 1);
+	else
+		n = snprintf(out, PATH_MAX, "%s/%s", home(), cwd);
+	return n < PATH_MAX;
+}
+
+/* In its directory. A context that has been there before may outlive that. */
+static int start(struct contexts *t, struct context *c, struct kernel **k, struct err *e)
+{
+	char dir[PATH_MAX];
+	int rc = -1;
+
+	if (!place(c->cwd, dir))
+		return err_set(e, ERR_NOT_FOUND, "the path is too long");
+	rc = kernel_start(c->lang, c->language, t->run_dir, dir, k, e);
+	if (rc < 0 && e->kind == ERR_NOT_FOUND && c->ready)
+		rc = kernel_start(c->lang, c->language, t->run_dir, home(), k, e);
+	return rc;
+}
+
 int context_revive(struct contexts *t, struct context *c, struct err *e)
 {
 	struct kernel *k;
@@ -176,7 +212,7 @@ int context_revive(struct contexts *t, struct context *c, struct err *e)
 	if (c->kernel != NULL && kernel_alive(c->kernel))
 		return 0;
 	set_kernel(t, c, NULL);
-	if (kernel_start(c->lang, c->language, t->run_dir, c->cwd, &k, e) < 0)
+	if (start(t, c, &k, e) < 0)
 		return -1;
 	set_kernel(t, c, k);
 	return 0;
@@ -211,14 +247,6 @@ static struct context *add(struct contexts *t, const char *language, const char 
 	*at = c;
 	t->n++;
 	return c;
-}
-
-/* A default one is to be had in images without that directory, too. */
-static const char *home(void)
-{
-	struct stat st;
-
-	return stat(HOME, &st) == 0 && S_ISDIR(st.st_mode) ? HOME : "/";
 }
 
 /* With the lock, which is dropped meanwhile: start the kernel of a context just added. */

@@ -30,13 +30,14 @@ struct run {
 	bool over;                       /* it has its answer: that it hangs up now is no wish to end anything */
 	int interrupts;
 	int64_t interrupt_us;            /* when the next one is due */
+	bool errored;                    /* the client was told of an error */
 	struct buf reply_error;          /* an error that only the reply tells so far */
 };
 
 /* What a cell has told of itself. */
 struct cell {
 	char id[ID_LEN];
-	bool silent, accepted, errored, done;
+	bool silent, accepted, done;
 };
 
 /* ---- the client ---- */
@@ -89,11 +90,11 @@ static void take_reply(struct run *u, struct cell *cell, struct span content)
 	struct span status = span_member(content, "status");
 
 	if (span_is(status, "aborted") || span_is(status, "abort")) {
-		if (!cell->errored)
+		if (!u->errored)
 			event_error_text(&u->out, "ExecutionAborted", "Execution was aborted");
-		cell->errored = true;
+		u->errored = true;
 		cell->done = !cell->accepted;    /* of one that ran comes idle, too; R refuses what it is sent before that */
-	} else if (span_is(status, "error") && !cell->errored) {
+	} else if (span_is(status, "error") && !u->errored) {
 		buf_reset(&u->reply_error);      /* told at the end, unless the other channel tells it */
 		buf_add(&u->reply_error, content.p, content.n);
 	}
@@ -120,9 +121,9 @@ static void take_output(struct run *u, struct cell *cell, const struct kmsg *m)
 			event_stream(&u->out, span_is(name, "stdout") ? "stdout" : "stderr", span_member(m->content, "text"), m->date);
 	} else if (strcmp(m->type, "display_data") == 0 || strcmp(m->type, "execute_result") == 0) {
 		event_result(&u->out, span_member(m->content, "data"), m->type[0] == 'e');
-	} else if (strcmp(m->type, "error") == 0 && !cell->errored) {
+	} else if (strcmp(m->type, "error") == 0 && !u->errored) {
 		event_error(&u->out, m->content);
-		cell->errored = true;
+		u->errored = true;
 	} else if (strcmp(m->type, "execute_input") == 0) {
 		tell_count(u, span_member(m->content, "execution_count"));
 		cell->accepted = true;
@@ -227,7 +228,7 @@ static int run_cell(struct run *u, struct span code, bool silent)
 		attend(u);
 		wait_for_news(u);
 	}
-	if (!silent && !cell.errored && u->reply_error.len > 0)
+	if (!silent && !u->errored && u->reply_error.len > 0)
 		event_error(&u->out, (struct span){ u->reply_error.p, u->reply_error.len });
 	return 0;
 }
@@ -267,9 +268,11 @@ static int set_globals(struct run *u, const char *token)
 
 /* ---- the whole ---- */
 
-/* The kernel went away under the cell. */
+/* The kernel went away under the cell. One error is all that a client takes. */
 static void tell_loss(struct run *u)
 {
+	if (u->errored)
+		return;
 	if (u->c->gone)
 		event_error_text(&u->out, "UnexpectedEndOfExecution",
 				 "Connection to the execution was closed before the execution was finished");
@@ -277,15 +280,25 @@ static void tell_loss(struct run *u)
 		event_error_text(&u->out, "ContextRestarting", "Context was restarted");
 }
 
+static void tell_end(struct run *u)
+{
+	event_end(&u->out);
+	flush(u);
+	if (!u->left)
+		h1_end(u->r);
+	u->over = true;
+}
+
 /* With the turn. */
 static void run(struct run *u, struct span code, json_object *env, const char *token)
 {
 	struct contexts *t = &u->x->contexts;
 	struct err e;
-	int rc = context_revive(t, u->c, &e);
+	int rc;
 
-	if (rc < 0) {
+	if (context_revive(t, u->c, &e) < 0) {
 		event_error_text(&u->out, "WebSocketError", e.text);
+		tell_end(u);
 		return;
 	}
 	rc = set_globals(u, token);
@@ -295,11 +308,7 @@ static void run(struct run *u, struct span code, json_object *env, const char *t
 		rc = run_cell(u, code, false);
 	if (rc < 0)
 		tell_loss(u);
-	event_end(&u->out);
-	flush(u);
-	if (!u->left)
-		h1_end(u->r);
-	u->over = true;
+	tell_end(u);
 	if (rc == 0)
 		rc = set_variables(u, env, true);        /* the next one waits for that */
 	if (rc < 0 && !u->c->gone && u->c->restarting == 0) {
@@ -324,9 +333,7 @@ void execute(struct interpreter *x, struct h1_req *r, struct context *c, struct 
 		context_leave(&x->contexts, c);
 	} else if (rc == -2) {
 		tell_loss(&u);
-		event_end(&u.out);
-		flush(&u);
-		h1_end(r);
+		tell_end(&u);
 	}
 	if (u.left)
 		h1_abort(r);

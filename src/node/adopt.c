@@ -13,6 +13,7 @@
 
 #include "ctl.h"
 #include "files.h"
+#include "hutch/envd.h"
 #include "hutch/log.h"
 #include "node.h"
 #include "sys.h"
@@ -47,7 +48,7 @@ static void note_port(void *ctx, const char *name)
 	char *end;
 	long port = strtol(name, &end, 10);
 
-	if (*end == '\0' && port > 0 && port <= 65535 && m->nports < PORTS_MAX)
+	if (*end == '\0' && port > 0 && port <= 65535 && port != ENVD_PORT && m->nports < PORTS_MAX)
 		m->ports[m->nports++] = (uint16_t)port;
 }
 

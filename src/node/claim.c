@@ -240,7 +240,7 @@ static void last_words(struct node *n, struct machine *m, json_object **said)
 	static const char ask[] = "{\"op\":\"journal\"}";
 	struct err ignored;
 
-	if (machine_ask(n, m, ask, sizeof ask - 1, JOURNAL_MS, said, &ignored) < 0)
+	if (machine_ask(n, m, ask, sizeof ask - 1, -1, JOURNAL_MS, said, &ignored) < 0)
 		*said = NULL;
 }
 
@@ -273,50 +273,109 @@ int node_release(struct node *n, const char *id, json_object **said, struct err 
 
 /* ---- ports ---- */
 
-/* With the machine's ctl_lock held. 1 it is open, 0 it is not, -1 no more are allowed. */
-static int port_state(const struct machine *m, int port, struct err *e)
+/* Its place among the ports that are open, or nports. With ctl_lock held. */
+static size_t port_at(const struct machine *m, int port)
 {
-	for (size_t i = 0; i < m->nports; i++)
-		if (m->ports[i] == port)
-			return 1;
-	return m->nports < PORTS_MAX ? 0 : err_set(e, ERR_LIMIT, "over %d ports of one sandbox", PORTS_MAX);
+	size_t i = 0;
+
+	while (i < m->nports && m->ports[i] != port)
+		i++;
+	return i;
 }
 
-static int port_bind(struct node *n, const struct machine *m, const char *name, struct err *e)
+static bool port_is_open(struct machine *m, int port)
 {
-	int dir = openat(n->run_sb, m->st.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
+	bool open;
 
-	if (dir < 0)
-		return err_sys(e, "directory of sockets");
-	unlinkat(dir, name, 0);              /* of an earlier try */
-	fd = bind_at(dir, name, 0660, n->gid, e);
-	close(dir);
-	return fd;
+	pthread_mutex_lock(&m->ctl_lock);
+	open = port_at(m, port) < m->nports;
+	pthread_mutex_unlock(&m->ctl_lock);
+	return open;
+}
+
+/* It is open now, in the place of another one if `closed` is one. -1: there is no room, and none was made. */
+static int port_note(struct machine *m, int port, int closed, struct err *e)
+{
+	int status = 0;
+	size_t at;
+
+	pthread_mutex_lock(&m->ctl_lock);
+	at = port_at(m, closed);
+	if (at < PORTS_MAX) {
+		m->nports += at == m->nports;
+		m->ports[at] = (uint16_t)port;
+	} else {
+		status = err_set(e, ERR_LIMIT, "over %d ports of one sandbox", PORTS_MAX);
+	}
+	pthread_mutex_unlock(&m->ctl_lock);
+	return status;
+}
+
+static void port_unlink(int dir, int port)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "%d", port);
+	unlinkat(dir, name, 0);
+}
+
+static int port_bind(struct node *n, int dir, int port, struct err *e)
+{
+	char name[16];
+
+	port_unlink(dir, port);              /* of an earlier try */
+	snprintf(name, sizeof name, "%d", port);
+	return bind_at(dir, name, 0660, n->gid, e);
+}
+
+/* Have the agent serve the socket. The port that it gave up for this, which is the guest's word, or 0; -1. */
+static int port_serve(struct node *n, struct machine *m, int port, int fd, struct err *e)
+{
+	json_object *o = NULL;
+	int64_t closed = 0;
+	char line[64];
+	struct err why;
+
+	snprintf(line, sizeof line, "{\"op\":\"listen\",\"port\":%d}", port);
+	if (machine_ask(n, m, line, strlen(line), fd, PORT_MS, &o, e) < 0)
+		return -1;
+	if (json_get_int(o, "closed", 1, 65535, &closed, &why) < 0 || closed == port || !port_is_open(m, (int)closed))
+		closed = 0;
+	json_object_put(o);
+	return (int)closed;
+}
+
+static int port_open_in(struct node *n, struct machine *m, int dir, int port, struct err *e)
+{
+	int fd = port_bind(n, dir, port, e), closed;
+
+	if (fd < 0)
+		return -1;
+	closed = port_serve(n, m, port, fd, e);
+	close(fd);
+	if (closed > 0)
+		port_unlink(dir, closed);
+	if (closed >= 0 && port_note(m, port, closed, e) == 0)
+		return 0;
+	port_unlink(dir, port);
+	return -1;
 }
 
 static int port_open(struct node *n, struct machine *m, int port, struct err *e)
 {
-	char name[8], line[64];
-	int fd, status;
+	int dir, status;
 
-	pthread_mutex_lock(&m->ctl_lock);
-	status = port_state(m, port, e);
-	pthread_mutex_unlock(&m->ctl_lock);
-	if (status != 0)
-		return status < 0 ? -1 : 0;
-	snprintf(name, sizeof name, "%d", port);
-	fd = port_bind(n, m, name, e);
-	if (fd < 0)
-		return -1;
-	snprintf(line, sizeof line, "{\"op\":\"listen\",\"port\":%d}", port);
-	status = machine_ctl(n, m, line, strlen(line), fd, PORT_MS, e);
-	close(fd);
-	if (status == 0) {
-		pthread_mutex_lock(&m->ctl_lock);
-		if (port_state(m, port, e) == 0)
-			m->ports[m->nports++] = (uint16_t)port;
-		pthread_mutex_unlock(&m->ctl_lock);
-	}
+	if (port_is_open(m, port))
+		return 0;
+	pthread_mutex_lock(&m->port_lock);
+	dir = openat(n->run_sb, m->st.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		status = err_sys(e, "directory of sockets");
+	else
+		status = port_is_open(m, port) ? 0 : port_open_in(n, m, dir, port, e);
+	if (dir >= 0)
+		close(dir);
+	pthread_mutex_unlock(&m->port_lock);
 	return status;
 }
 
@@ -357,7 +416,7 @@ int node_journal(struct node *n, const char *id, int64_t after_us, json_object *
 	if (m == NULL)
 		return err_set(e, ERR_NOT_FOUND, "unknown sandbox");
 	snprintf(line, sizeof line, "{\"op\":\"journal\",\"after\":%lld}", (long long)after_us);
-	status = machine_ask(n, m, line, strlen(line), JOURNAL_MS, out, e);
+	status = machine_ask(n, m, line, strlen(line), -1, JOURNAL_MS, out, e);
 	machine_unref(n, m);
 	return status;
 }

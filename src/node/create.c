@@ -243,7 +243,7 @@ static int ctl_locked(struct node *n, struct machine *m, const char *line, size_
 		m->ctl = ctl_connect(n->run_ctl, m->st.id, e);
 	if (m->ctl < 0)
 		return -1;
-	status = out != NULL ? ctl_ask(m->ctl, line, len, timeout_ms, out, e) : ctl_call(m->ctl, line, len, pass_fd, timeout_ms, e);
+	status = out != NULL ? ctl_ask(m->ctl, line, len, pass_fd, timeout_ms, out, e) : ctl_call(m->ctl, line, len, pass_fd, timeout_ms, e);
 	if (status < 0) {                    /* what it may still answer belongs to no later call */
 		close(m->ctl);
 		m->ctl = -1;
@@ -261,7 +261,7 @@ int machine_ctl(struct node *n, struct machine *m, const char *line, size_t len,
 	return status;
 }
 
-int machine_ask(struct node *n, struct machine *m, const char *line, size_t len, int timeout_ms, json_object **out, struct err *e)
+int machine_ask(struct node *n, struct machine *m, const char *line, size_t len, int pass_fd, int timeout_ms, json_object **out, struct err *e)
 {
 	int64_t end = boot_us() + timeout_ms * US_PER_MS, left;
 	struct timespec until;
@@ -274,7 +274,7 @@ int machine_ask(struct node *n, struct machine *m, const char *line, size_t len,
 	if (pthread_mutex_timedlock(&m->ctl_lock, &until) != 0)
 		return err_set(e, ERR_TIMEOUT, "the sandbox's agent is busy");
 	left = (end - boot_us()) / US_PER_MS;
-	status = ctl_locked(n, m, line, len, -1, left > 0 ? (int)left : 0, out, e);
+	status = ctl_locked(n, m, line, len, pass_fd, left > 0 ? (int)left : 0, out, e);
 	pthread_mutex_unlock(&m->ctl_lock);
 	return status;
 }

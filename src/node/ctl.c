@@ -153,7 +153,7 @@ int ctl_call(int fd, const char *line, size_t n, int pass_fd, int timeout_ms, st
 	return 0;
 }
 
-int ctl_ask(int fd, const char *line, size_t n, int timeout_ms, json_object **out, struct err *e)
+int ctl_ask(int fd, const char *line, size_t n, int pass_fd, int timeout_ms, json_object **out, struct err *e)
 {
 	struct iovec v[2] = { { (void *)(uintptr_t)line, n }, { (void *)(uintptr_t)"\n", 1 } };
 	char *answer = malloc(CTL_ANSWER_MAX);
@@ -161,7 +161,7 @@ int ctl_ask(int fd, const char *line, size_t n, int timeout_ms, json_object **ou
 
 	if (answer == NULL)
 		return err_set(e, ERR_INTERNAL, "out of memory");
-	status = exchange(fd, v, -1, timeout_ms, answer, CTL_ANSWER_MAX, out, e);
+	status = exchange(fd, v, pass_fd, timeout_ms, answer, CTL_ANSWER_MAX, out, e);
 	free(answer);
 	return status;
 }

@@ -75,6 +75,7 @@ static int range_take(struct node *n, struct machine *m)
 static void fresh(struct machine *m)
 {
 	m->pidfd = m->ctl = m->disk.dir = m->image = -1;
+	pthread_mutex_init(&m->port_lock, NULL);
 	pthread_mutex_init(&m->ctl_lock, NULL);
 }
 
@@ -176,6 +177,7 @@ void machine_put(struct node *n, struct machine *m)
 	if (m->image >= 0)
 		close(m->image);
 	pthread_mutex_destroy(&m->ctl_lock);
+	pthread_mutex_destroy(&m->port_lock);
 	state_release(&m->st);
 	free(m);
 }

@@ -27,7 +27,7 @@
 
 #define BUCKETS 1024
 #define BLANKS_MAX 32                /* state files kept for new machines */
-#define PORTS_MAX 128                /* guest ports opened at the front, per sandbox */
+#define PORTS_MAX 128                /* guest ports open at the front at a time, per sandbox; the agent knows which one to give up */
 /* Host ids: ranges of SPAWN_IDS from 2^28 up to 2^31. A daemon starts at a place that its state directory's hash says, so that
  * two daemons of one host seldom use the same. */
 #define RANGE_FIRST 4096u
@@ -56,6 +56,7 @@ struct machine {
 	int pidfd;                   /* -1 before the start and while only the disk is kept */
 	struct disk disk;            /* none after a restart of the daemon */
 	int image;                   /* the checkpoint that its disk begins as, until it is started; -1 none */
+	pthread_mutex_t port_lock;   /* one port is opened at a time; before ctl_lock */
 	pthread_mutex_t ctl_lock;    /* over ctl and ports */
 	int ctl;
 	uint16_t ports[PORTS_MAX];
@@ -180,7 +181,7 @@ int machine_end(struct node *n, struct machine *m, struct err *e);
 /* A call to its agent over the control socket, which is connected anew when needed. */
 int machine_ctl(struct node *n, struct machine *m, const char *line, size_t len, int pass_fd, int timeout_ms, struct err *e);
 /* For an answer that says more, which is the guest's word; the caller puts *out. The time is for its turn and the answer together. */
-int machine_ask(struct node *n, struct machine *m, const char *line, size_t len, int timeout_ms, json_object **out, struct err *e);
+int machine_ask(struct node *n, struct machine *m, const char *line, size_t len, int pass_fd, int timeout_ms, json_object **out, struct err *e);
 /* Stream socket listening at NAME in directory dir, mode and group as given. */
 int bind_at(int dir, const char *name, mode_t mode, gid_t gid, struct err *e);
 

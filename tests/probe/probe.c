@@ -464,12 +464,40 @@ static void serve_http(int listener)
 	close(fd);
 }
 
-/* A line of the control socket; descriptors that come with it stay open, as the agent's listeners do. */
+/* A listener of a port stays open; of more than the agent has, the first one is given up: its port, or 0. */
+static int keep_listener(int port, int fd)
+{
+	static struct { int port, fd; } kept[128];
+	static size_t n;
+	int closed = 0;
+
+	if (n == sizeof kept / sizeof kept[0]) {
+		closed = kept[0].port;
+		close(kept[0].fd);
+		memmove(kept, kept + 1, --n * sizeof kept[0]);
+	}
+	kept[n].port = port;
+	kept[n++].fd = fd;
+	return closed;
+}
+
+static int passed(struct msghdr *m, int before)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(m);
+	int fd = before;
+
+	if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(c), sizeof fd);
+	return fd;
+}
+
+/* A line of the control socket. */
 static bool serve_ctl(int fd)
 {
 	static char line[1 << 20];
-	static const char ok[] = "{\"ok\":true,\"version\":\"probe\"}\n";
+	char ok[128];
 	union { struct cmsghdr h; char b[256]; } control;
+	int port, listener = -1, closed = 0;
 	size_t n = 0;
 
 	while (n < sizeof line - 1) {
@@ -480,13 +508,20 @@ static bool serve_ctl(int fd)
 		if (got <= 0)
 			return false;
 		n += (size_t)got;
+		listener = passed(&m, listener);
 		if (line[n - 1] == '\n')
 			break;
 	}
 	line[n] = '\0';
 	if (strstr(line, "\"op\":\"init\"") != NULL || strstr(line, "\"op\": \"init\"") != NULL)
 		snprintf(last_init, sizeof last_init, "%.*s", (int)strcspn(line, "\n"), line);
-	return write(fd, ok, sizeof ok - 1) > 0;
+	if (sscanf(line, "{\"op\":\"listen\",\"port\":%d", &port) == 1)
+		closed = keep_listener(port, listener);
+	n = (size_t)snprintf(ok, sizeof ok, "{\"ok\":true,\"version\":\"probe\"");
+	if (closed != 0)
+		n += (size_t)snprintf(ok + n, sizeof ok - n, ",\"closed\":%d", closed);
+	n += (size_t)snprintf(ok + n, sizeof ok - n, "}\n");
+	return write(fd, ok, n) > 0;
 }
 
 int main(int argc, char **argv)

@@ -143,6 +143,15 @@ def contexts(w):
             r = x.call(method, path, body)
             equal((r.status, r.body), (404, b"Context %s not found" % c["id"].encode()), "%s %s" % (method, path))
         equal(x.call("GET", "/contexts").json(), first, "as at first")
+        for cwd, place in (("proj", "/home/user/proj"), ("~", "/home/user"), ("~/proj/..", "/home/user")):
+            x.s.out("mkdir -p proj")
+            c = x.context(cwd=cwd)
+            equal(c["cwd"], cwd, "told as it was given")
+            equal(x.run("import os; os.getcwd()", context_id=c["id"])[0], place, "a directory that is said from home")
+            x.call("DELETE", "/contexts/" + c["id"])
+        for cwd in ("no/such", "~nobody"):
+            r = x.call("POST", "/contexts", {"cwd": cwd})
+            equal((r.status, r.body), (500, b"Failed to set working directory"), "no such directory")
         r = x.call("POST", "/contexts", {"cwd": "/no/such/place"})
         equal((r.status, r.body), (500, b"Failed to set working directory"), "no such directory")
         r = x.call("POST", "/contexts", {"language": "no-such-language"})
@@ -198,6 +207,46 @@ def death(w):
         body = b"".join(rest)
         check(b"ContextRestarting" in body, "the cell is told", body)
         c.close()
+
+
+@scenario("a context outlives its directory; a kernel that cannot be started is told of by an error and an end", data=True)
+def lost_place(w):
+    with interpreter(w) as x:
+        x.s.out("mkdir gone")
+        c = x.context(cwd="gone")["id"]
+        x.s.out("rmdir gone")
+        equal(x.run("import os; os._exit(1)", context_id=c)[2], "ContextRestarting", "its kernel ends")
+        equal(x.run("import os; os.getcwd()", context_id=c)[0], "/home/user", "the next one stands at home")
+        x.s.out("mv /usr/lib/python3/dist-packages/ipykernel /usr/lib/python3/dist-packages/away", user="root")
+        x.run("import os; os._exit(1)", context_id=c)
+        equal(x.run("1", context_id=c)[2], "WebSocketError", "there is no kernel")
+        x.s.out("mv /usr/lib/python3/dist-packages/away /usr/lib/python3/dist-packages/ipykernel", user="root")
+        equal(x.run("1", context_id=c)[0], "1", "there is one again")
+
+
+FRAME = """
+import datetime, decimal
+import pandas as pd
+pd.DataFrame({'day': [datetime.date(2024, 1, 2), None], 'price': [decimal.Decimal('1.50'), pd.NA], 'time': [pd.Timestamp('2024-01-02'), pd.NaT],
+              'ratio': [0.5, float('nan')], 'took': [pd.Timedelta(seconds=1), pd.NaT], 7: ['x', 'y'], ('a', 1): [1, 2]})
+"""
+
+
+@scenario("data frames: values and names that JSON does not have are told as text, what is missing as null", data=True)
+def frames(w):
+    with interpreter(w) as x:
+        if x.run("import pandas")[2] is not None:
+            raise Skip("pandas is not installed (Debian: python3-pandas)")
+        got = x.events(FRAME)
+        equal([e["type"] for e in got], ["number_of_executions", "result"], "one result, no error, no warning")
+        check("<table" in got[1]["html"], "as a table, too", got[1])
+        data = got[1]["extra"].get("e2b/data") or got[1].get("data")
+        took = data.pop("took")
+        check(took[0].startswith("0 days 00:00:01") and took[1] is None, "spans of time", took)
+        equal(data, {"day": ["2024-01-02", None], "price": ["1.50", None], "time": ["2024-01-02T00:00:00", None], "ratio": [0.5, None],
+                     "7": ["x", "y"], "('a', 1)": [1, 2]}, "values")
+        got = x.events("pd.DataFrame([[1, 2]], columns=['a', 'a'])")
+        equal([e["type"] for e in got], ["number_of_executions", "result"], "a name that is there twice is no warning")
 
 
 def installed(w, program):

@@ -37,6 +37,26 @@ def push(w, s, text):
     return int(r.body)
 
 
+@scenario("whoever asks for hundreds of ports that nobody serves costs those that are served nothing", data=True)
+def many_ports(w):
+    def ask_for(ports):
+        for p in ports:
+            r = wire.once(w.where, "GET", "/", host=host(w, s, p))
+            if (r.status, r.json().get("port")) != (502, p):
+                wrong.append((p, r))
+
+    with w.create() as s:
+        guest(s)
+        wrong = []
+        threads = [threading.Thread(target=ask_for, args=(range(5000 + i, 5300, 30),)) for i in range(30)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            push(w, s, "x")
+        equal(wrong, [], "each one is told that its port is closed")
+        push(w, s, "x")
+
+
 @scenario("server-sent events and NDJSON come one by one; the guest sees at once that a client left", data=True)
 def event_streams(w):
     with w.create() as s:

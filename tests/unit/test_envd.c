@@ -345,7 +345,7 @@ static int forwarded(int port)
 	fd = h1_listen_unix(a.sun_path, 0600, -1, &e);
 	assert_true(fd >= 0);
 	snprintf(line, sizeof line, "{\"op\":\"listen\",\"port\":%d}", port);
-	assert_string_equal(envd_ctl(&envd, line, fd), "{\"ok\":true}");
+	assert_int_equal(strncmp(envd_ctl(&envd, line, fd), "{\"ok\":true", 10), 0);
 	close(fd);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
@@ -474,6 +474,53 @@ static void test_closed_port(void **state)
 	close(server);
 }
 
+/* Serve one more port; the port that was given up for it, or 0. */
+static int listen_at(int port)
+{
+	char path[128], line[64], closed[64];
+	const char *answer;
+	struct err e;
+	int fd, got = 0;
+
+	snprintf(path, sizeof path, "%s/more", envd.dir);
+	fd = h1_listen_unix(path, 0600, -1, &e);
+	assert_true(fd >= 0);
+	unlink(path);
+	snprintf(line, sizeof line, "{\"op\":\"listen\",\"port\":%d}", port);
+	answer = envd_ctl(&envd, line, fd);
+	close(fd);
+	if (sscanf(answer, "{\"ok\":true,\"closed\":%d}", &got) != 1)
+		assert_string_equal(answer, "{\"ok\":true}");
+	snprintf(closed, sizeof closed, "%d", got);
+	return got;
+}
+
+/* Of too many ports the one of the least use is given up: a closed one first, then the one whose last connection is the oldest. */
+static void test_many_ports(void **state)
+{
+	int port, server = serve_on(AF_INET, &port, true), closed_port, closed = serve_on(AF_INET, &closed_port, false), given_up = 0;
+
+	(void)state;
+	for (int i = 1; i <= 300; i++) {
+		int other = listen_at(i);
+
+		assert_int_not_equal(other, port);
+		given_up += other != 0;
+		if (i % 20 == 0) {
+			int client = forwarded(port), conn = accept(server, NULL, NULL);
+
+			assert_true(conn >= 0);
+			close(conn);
+			close(client);
+		}
+	}
+	assert_in_range(given_up, 170, 180);
+	expect_closed(closed_port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "application/json", "\"code\":502");
+	assert_int_equal(listen_at(301), closed_port);
+	close(closed);
+	close(server);
+}
+
 /* A server that listens only after the client has connected. False: the client got the refusal first. */
 static bool opens_in_time(void)
 {
@@ -526,7 +573,7 @@ int main(void)
 		cmocka_unit_test(test_ctl_long_line),
 		cmocka_unit_test(test_forward),
 		cmocka_unit_test(test_forward_hangup),
-		cmocka_unit_test(test_closed_port),
+		cmocka_unit_test(test_closed_port), cmocka_unit_test(test_many_ports),
 		cmocka_unit_test(test_port_opens),
 	};
 	int failed = cmocka_run_group_tests(open_tests, start_open, stop_agent);

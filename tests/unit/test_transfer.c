@@ -715,6 +715,12 @@ static void test_compose(void **state)
 	assert_error(404, "none");
 	compose("c/1", "c/dest", "c/dest");
 	assert_error(400, "same as destination");
+	assert_int_equal(symlink("c", in_dir(srv, "other")), 0);
+	compose("c/1", "c/../c/./dest", "c/dest");
+	assert_error(400, "same as destination");
+	compose("c/1", "other/dest", "c/dest");         /* the same, however it is written: else it would be removed as its own source */
+	assert_error(400, "same as destination");
+	unlink(in_dir(srv, "other"));
 	compose("c/1", "c", "c/dest");
 	assert_error(400, "regular");
 	compose_json("{");

@@ -61,8 +61,18 @@ def data_of(o):
     frame = getattr(pandas, "DataFrame", None)
     if frame is None or not isinstance(o, frame):
         return None
-    stamp = pandas.Timestamp
-    return {k: [v.isoformat() if isinstance(v, stamp) else v for v in column] for k, column in o.to_dict(orient="list").items()}
+    missing = (pandas.NaT, getattr(pandas, "NA", pandas.NaT))
+
+    def or_text(value_of, v):
+        try:
+            return value_of(v)
+        except (TypeError, RecursionError):
+            return str(v)
+
+    def cell(v):
+        return None if any(v is m for m in missing) else or_text(plain, v)
+    # by place: names may be there twice, and then the last one counts
+    return {or_text(key_text, k): [cell(v) for v in o.iloc[:, i].tolist()] for i, k in enumerate(o.columns)}
 
 
 # ---- charts ----
@@ -272,8 +282,8 @@ def chart_of(o):
         if not any(ax.has_data() for ax in o.axes):
             return {}
         if len(o.axes) == 1:
-            return axes_chart(o.axes[0])
-        return {"type": "superchart", "title": suptitle(o), "elements": [axes_chart(ax) for ax in o.axes]}
+            return plain(axes_chart(o.axes[0]))
+        return plain({"type": "superchart", "title": suptitle(o), "elements": [axes_chart(ax) for ax in o.axes]})
     except Exception:
         return {}
 
