@@ -15,6 +15,7 @@
 #include "edge/fixture.h"
 #include "hutch/crypto.h"
 #include "hutch/edge.h"
+#include "hutch/envd.h"
 #include "hutch/h1.h"
 #include "hutch/log.h"
 #include "hutch/opt.h"
@@ -50,6 +51,7 @@ static void take_request(const struct h1_head *h, struct buf *b, struct edge_req
 		.port_header = keep(b, h1_field(h, "e2b-sandbox-port")),
 		.raw_target = keep(b, &h->target),
 		.content_type = keep(b, h1_field(h, "content-type")),
+		.access_token = keep(b, h1_field(h, "x-access-token")),
 		.user_agent = keep(b, h1_field(h, "user-agent")),
 		.accept = keep(b, h1_field(h, "accept")),
 		.sec_fetch_mode = keep(b, h1_field(h, "sec-fetch-mode")),
@@ -100,8 +102,27 @@ static void send_reply(struct h1_req *r, json_object *reply)
 	buf_release(&body);
 }
 
+static void refuse_token(struct h1_req *r, const struct edge_request *q)
+{
+	static const char body[] = "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or method signing if supported\"}";
+
+	h1_reply(r, 401, "application/json", edge_cors(q), body, sizeof body - 1);
+}
+
+/* A secure sandbox's token, which its agent would ask for. Signed addresses of files are the client's word here. */
+static bool token_ok(struct fake *f, const char *id, const struct edge_request *q, int port)
+{
+	const char *t = q->raw_target;
+	char token[TOKEN_LEN];
+
+	if (port != ENVD_PORT || strcmp(t, "/health") == 0 || (strncmp(t, "/files?", 7) == 0 && strstr(t, "signature=") != NULL))
+		return true;
+	sandbox_token(&f->d, id, token);
+	return q->access_token != NULL && secret_equal(q->access_token, strlen(q->access_token), token, strlen(token));
+}
+
 /* The pool's record, if the sandbox lives and the pool still is a fake one: 1, 0, -1. */
-static int find_pool(struct fake *f, const char *id, struct pool_rec *p, struct err *e)
+static int find_pool(struct fake *f, const char *id, struct pool_rec *p, bool *secure, struct err *e)
 {
 	struct sandbox_rec row;
 	struct txn *t;
@@ -109,6 +130,7 @@ static int find_pool(struct fake *f, const char *id, struct pool_rec *p, struct 
 
 	if (sandbox_get(&f->d, NULL, id, &row, e) < 0)
 		return e->kind == ERR_NOT_FOUND ? 0 : -1;
+	*secure = row.secure;
 	got = row.pool_kind == POOL_FAKE ? txn_read(f->d.store, &t, e) : 0;
 	if (row.pool_kind == POOL_FAKE && got == 0) {
 		got = pool_resolve(t, row.pool, p, e);
@@ -122,15 +144,21 @@ static int find_pool(struct fake *f, const char *id, struct pool_rec *p, struct 
 	return got;
 }
 
-/* True: answered by a fixture. */
+/* True: answered, by a fixture or since the token is wrong. */
 static bool by_fixture(struct fake *f, struct h1_req *r, const struct edge_request *q, const struct edge_answer *a)
 {
 	json_object *config = NULL, *reply = NULL;
 	char method[64];
 	struct pool_rec p;
 	struct err e;
-	int got = find_pool(f, a->sandbox_id, &p, &e);
+	bool secure = false;
+	int got = find_pool(f, a->sandbox_id, &p, &secure, &e);
 
+	if (got == 1 && secure && !token_ok(f, a->sandbox_id, q, a->port)) {
+		pool_rec_release(&p);
+		refuse_token(r, q);
+		return true;
+	}
 	if (got == 1) {
 		snprintf(method, sizeof method, "%.*s", (int)r->head->method.n, r->head->method.p);
 		got = json_read_object(p.config, strlen(p.config), &config, &e);

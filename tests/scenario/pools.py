@@ -165,6 +165,9 @@ def fake(w):
     with w.create(template="pool-replies") as s:
         e, p = s.envd, envd.Envd(w.where, s.id, None, 3000)
         equal(e.health(), 204, "status without a body")
+        for token in ("", "wrong"):
+            r = e.call("POST", "/process.Process/Start", b"{}", [("Content-Type", "application/connect+json")], token=token)
+            equal((r.status, r.json()["code"]), (401, 401), "token %r" % token)
         r = e.call("POST", "/process.Process/Start", b"{}", [("Content-Type", "application/connect+json")])
         equal((r.status, r.body, r.header("x-fixture")), (200, b"\0\0\0\0\2{}", "a b"), "bytes and headers: %r" % r)
         equal(r.header("content-type"), "application/connect+json", "type")
