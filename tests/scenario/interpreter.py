@@ -107,6 +107,19 @@ def basic(w):
         equal(x.run("import os; os.getcwd(), os.getuid()")[0], "('/home/user', 0)", "where and who")
 
 
+@scenario("silence is filled with lines that keep the connection alive: of a cell that runs, and of one that waits for it", data=True)
+def silence(w):
+    with interpreter(w) as x:
+        first = x.start("import time; print('begun', flush=True); time.sleep(7); print('done')")
+        rest = begun(first)
+        second = x.start("print('after')")
+        for body, text in ((b"".join(rest), b"done"), (second.finish().body, b"after")):
+            check(b'{"type":"keepalive"}\n' in body[:body.index(text)], "a line before the output", body)
+            check(body.endswith(b'{"type":"end_of_execution"}\n'), "the end", body)
+        first.close()
+        second.close()
+
+
 @scenario("variables: of the sandbox, of a cell, of a cell over the sandbox's; odd names and values", data=True)
 def variables(w):
     with interpreter(w) as x:
