@@ -16,6 +16,8 @@
 #include "hutch/secret.h"
 #include "hutch/store.h"
 
+#define LIMIT_RETRY_S 5              /* when to try again after a limit (ERR_LIMIT) that time does not lift: sandboxes must end first */
+
 struct domain {
 	const struct config *conf;
 	struct store *store;

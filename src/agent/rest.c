@@ -82,19 +82,11 @@ static void cors_lines(const struct h1_head *head, bool preflight, struct buf *b
 {
 	const struct h1_span *ask = h1_field(head, "access-control-request-headers");
 
-	buf_adds(b, "Access-Control-Allow-Origin: *\r\n");
-	if (!preflight) {
-		buf_adds(b, "Vary: Origin\r\nAccess-Control-Expose-Headers: Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "
-			 "Location, Cache-Control, X-Content-Type-Options\r\n");
-		return;
-	}
-	buf_adds(b, "Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n"
-		 "Access-Control-Allow-Methods: HEAD, GET, POST, PUT, PATCH, DELETE\r\nAccess-Control-Max-Age: 7200\r\n");
-	if (ask != NULL) {
-		buf_adds(b, "Access-Control-Allow-Headers: ");
-		buf_add(b, ask->p, ask->n);
-		buf_adds(b, "\r\n");
-	}
+	if (preflight)
+		envd_preflight(b, ask != NULL ? ask->p : NULL, ask != NULL ? ask->n : 0);
+	else
+		buf_adds(b, "Access-Control-Allow-Origin: *\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Grpc-Status, Grpc-Message, "
+			 "Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options\r\n");
 }
 
 /* ---- who may ---- */

@@ -10,6 +10,7 @@ static void take_request(const struct call *c, struct edge_request *r)
 	const char *type = c->header(c, "CONTENT_TYPE");
 
 	*r = (struct edge_request){
+		.method = c->method,
 		.host = c->header(c, "HTTP_HOST"),
 		.sandbox_header = c->header(c, "HTTP_E2B_SANDBOX_ID"),
 		.port_header = c->header(c, "HTTP_E2B_SANDBOX_PORT"),
@@ -22,17 +23,27 @@ static void take_request(const struct call *c, struct edge_request *r)
 		.sec_fetch_mode = c->header(c, "HTTP_SEC_FETCH_MODE"),
 		.requested_with = c->header(c, "HTTP_X_REQUESTED_WITH"),
 		.origin = c->header(c, "HTTP_ORIGIN"),
+		.asked_method = c->header(c, "HTTP_ACCESS_CONTROL_REQUEST_METHOD"),
+		.asked_headers = c->header(c, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS"),
 	};
 }
 
-static void add_body(struct call *c, const struct edge_request *r, const struct edge_answer *a)
+static void add_refusal(struct call *c, const struct edge_request *r, const struct edge_answer *a)
 {
+	char status[16];
+	const char *type;
 	struct buf body;
 
+	snprintf(status, sizeof status, "%d", a->status);
+	call_header(c, "X-Hutch-Status", status);
 	buf_init(&body, 4096);
-	call_header(c, "X-Hutch-Type", edge_body(r, a, &body));
-	call_header(c, "X-Hutch-Body", buf_str(&body));
+	type = edge_body(r, a, &body);
+	if (type != NULL) {
+		call_header(c, "X-Hutch-Type", type);
+		call_header(c, "X-Hutch-Body", buf_str(&body));
+	}
 	buf_release(&body);
+	edge_fields(r, a, &c->headers);
 }
 
 /* nginx's auth_request takes 200 and 403 only. A refusal's status, type and body travel in header fields, so that nginx can
@@ -52,13 +63,11 @@ static void answer_resolve(struct call *c, const struct edge_request *r, const s
 			call_header(c, "X-Hutch-Prefix", a->prefix);
 		gone = *a;                   /* what to answer if nobody is there by then */
 		edge_refuse(&gone, EDGE_NOT_FOUND);
-		add_body(c, r, &gone);
+		add_refusal(c, r, &gone);
 		return;
 	}
 	c->status = 403;
-	snprintf(text, sizeof text, "%d", a->status);
-	call_header(c, "X-Hutch-Status", text);
-	add_body(c, r, a);
+	add_refusal(c, r, a);
 }
 
 static void answer_error(struct call *c, const struct edge_request *r, struct edge_answer *a)
@@ -67,7 +76,7 @@ static void answer_error(struct call *c, const struct edge_request *r, struct ed
 		edge_refuse(a, EDGE_NOT_FOUND);
 	c->status = a->status;
 	c->type = edge_body(r, a, &c->out);
-	buf_adds(&c->headers, edge_cors(r));
+	edge_fields(r, a, &c->headers);
 }
 
 static void serve(struct call *c)

@@ -46,6 +46,7 @@ static void take_request(const struct h1_head *h, struct buf *b, struct edge_req
 {
 	buf_room(b, H1_HEAD_MAX + H1_FIELDS_MAX);    /* once: it must not move while texts are taken from it */
 	*r = (struct edge_request){
+		.method = keep(b, &h->method),
 		.host = keep(b, h1_field(h, "host")),
 		.sandbox_header = keep(b, h1_field(h, "e2b-sandbox-id")),
 		.port_header = keep(b, h1_field(h, "e2b-sandbox-port")),
@@ -57,10 +58,22 @@ static void take_request(const struct h1_head *h, struct buf *b, struct edge_req
 		.sec_fetch_mode = keep(b, h1_field(h, "sec-fetch-mode")),
 		.requested_with = keep(b, h1_field(h, "x-requested-with")),
 		.origin = keep(b, h1_field(h, "origin")),
+		.asked_method = keep(b, h1_field(h, "access-control-request-method")),
+		.asked_headers = keep(b, h1_field(h, "access-control-request-headers")),
 	};
 }
 
 /* ---- its answer ---- */
+
+static void say(struct h1_req *r, const struct edge_request *q, const struct edge_answer *a, int status, const char *type, const char *body)
+{
+	struct buf fields;
+
+	buf_init(&fields, 16384);
+	edge_fields(q, a, &fields);
+	h1_reply(r, status, type, buf_str(&fields), body, strlen(body));
+	buf_release(&fields);
+}
 
 static void refuse(struct h1_req *r, const struct edge_request *q, struct edge_answer *a, enum edge_verdict verdict)
 {
@@ -70,7 +83,7 @@ static void refuse(struct h1_req *r, const struct edge_request *q, struct edge_a
 	buf_init(&b, 8192);
 	edge_refuse(a, verdict);
 	type = edge_body(q, a, &b);
-	h1_reply(r, a->status, type, edge_cors(q), buf_str(&b), b.len);
+	say(r, q, a, a->status, type, buf_str(&b));
 	buf_release(&b);
 }
 
@@ -102,22 +115,23 @@ static void send_reply(struct h1_req *r, json_object *reply)
 	buf_release(&body);
 }
 
-static void refuse_token(struct h1_req *r, const struct edge_request *q)
+static void refuse_token(struct h1_req *r, const struct edge_request *q, const struct edge_answer *a)
 {
 	static const char body[] = "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or method signing if supported\"}";
 
-	h1_reply(r, 401, "application/json", edge_cors(q), body, sizeof body - 1);
+	say(r, q, a, 401, "application/json", body);
 }
 
-/* A secure sandbox's token, which its agent would ask for. Signed addresses of files are the client's word here. */
-static bool token_ok(struct fake *f, const char *id, const struct edge_request *q, int port)
+/* A secure sandbox's token, which its agent would ask for. A preflight has none, and is not asked for it. Signed addresses of files are the client's
+ * word here. */
+static bool token_ok(struct fake *f, const struct edge_request *q, const struct edge_answer *a)
 {
 	const char *t = q->raw_target;
 	char token[TOKEN_LEN];
 
-	if (port != ENVD_PORT || strcmp(t, "/health") == 0 || (strncmp(t, "/files?", 7) == 0 && strstr(t, "signature=") != NULL))
+	if (a->port != ENVD_PORT || a->preflight || strcmp(t, "/health") == 0 || (strncmp(t, "/files?", 7) == 0 && strstr(t, "signature=") != NULL))
 		return true;
-	sandbox_token(&f->d, id, token);
+	sandbox_token(&f->d, a->sandbox_id, token);
 	return q->access_token != NULL && secret_equal(q->access_token, strlen(q->access_token), token, strlen(token));
 }
 
@@ -154,9 +168,9 @@ static bool by_fixture(struct fake *f, struct h1_req *r, const struct edge_reque
 	bool secure = false;
 	int got = find_pool(f, a->sandbox_id, &p, &secure, &e);
 
-	if (got == 1 && secure && !token_ok(f, a->sandbox_id, q, a->port)) {
+	if (got == 1 && secure && !token_ok(f, q, a)) {
 		pool_rec_release(&p);
-		refuse_token(r, q);
+		refuse_token(r, q, a);
 		return true;
 	}
 	if (got == 1) {

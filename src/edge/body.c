@@ -6,6 +6,8 @@
 #include "place.h"
 #include "hutch/json.h"
 
+#define ECHO_MAX 8192
+
 static bool has(const char *text, const char *part)
 {
 	return text != NULL && strcasestr(text, part) != NULL;
@@ -122,6 +124,8 @@ const char *edge_body(const struct edge_request *r, const struct edge_answer *a,
 {
 	bool connect = a->status >= 502 && place_connect(a->target, r->content_type);
 
+	if (a->verdict == EDGE_PREFLIGHT)
+		return NULL;
 	if (a->verdict == EDGE_GAP || connect) {
 		connect_body(a, b);
 		return "application/json";
@@ -134,7 +138,24 @@ const char *edge_body(const struct edge_request *r, const struct edge_answer *a,
 	return "application/json; charset=utf-8";
 }
 
-const char *edge_cors(const struct edge_request *r)
+/* What is asked for is sent back only where it is a field's text that fits: behind nginx all this shares one buffer of 16 kB. */
+static bool fits(const char *text)
 {
-	return r->origin != NULL ? "Access-Control-Allow-Origin: *\r\nVary: Origin\r\n" : "";
+	size_t n = 0;
+
+	while ((unsigned char)text[n] >= ' ' && n <= ECHO_MAX)
+		n++;
+	return n <= ECHO_MAX && text[n] == '\0';
+}
+
+void edge_fields(const struct edge_request *r, const struct edge_answer *a, struct buf *b)
+{
+	const char *asked = r->asked_headers != NULL && fits(r->asked_headers) ? r->asked_headers : NULL;
+
+	if (a->verdict == EDGE_PREFLIGHT)
+		envd_preflight(b, asked, asked != NULL ? strlen(asked) : 0);
+	else if (r->origin != NULL)
+		buf_adds(b, "Access-Control-Allow-Origin: *\r\nVary: Origin\r\n");
+	if (a->verdict == EDGE_LIMIT)
+		buf_addf(b, "Retry-After: %d\r\n%s", LIMIT_RETRY_S, r->origin != NULL ? "Access-Control-Expose-Headers: Retry-After\r\n" : "");
 }

@@ -130,10 +130,17 @@ static int from_headers(const struct edge_request *r, struct edge_answer *a)
 	return -1;
 }
 
+/* As the agent tells one (src/agent/rest.c). Any other OPTIONS is a request like all. */
+static bool is_preflight(const struct edge_request *r)
+{
+	return r->method != NULL && strcmp(r->method, "OPTIONS") == 0 && r->origin != NULL && r->asked_method != NULL;
+}
+
 int edge_place(const char *domain, const struct edge_request *r, struct edge_answer *a)
 {
 	int rc = r->host != NULL ? from_host(domain, r->host, a) : 0;
 
+	a->preflight = is_preflight(r);
 	a->target = r->raw_target != NULL ? path_of(r->raw_target).p : NULL;
 	if (rc == 0)
 		rc = from_path(a);

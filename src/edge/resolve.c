@@ -14,9 +14,11 @@ void edge_refuse(struct edge_answer *a, enum edge_verdict verdict)
 	static const int status[] = {
 		[EDGE_GO] = 0, [EDGE_BAD_HOST] = 400, [EDGE_NOT_FOUND] = 502, [EDGE_PORT_CLOSED] = 502,
 		[EDGE_RESERVED] = 404, [EDGE_UNAVAILABLE] = 502, [EDGE_FULL] = 503, [EDGE_DENIED] = 403, [EDGE_BUSY] = 409, [EDGE_LIMIT] = 429,
-		[EDGE_GAP] = 404, [EDGE_TRAFFIC_MISSING] = 403, [EDGE_TRAFFIC_WRONG] = 403,
+		[EDGE_GAP] = 404, [EDGE_TRAFFIC_MISSING] = 403, [EDGE_TRAFFIC_WRONG] = 403, [EDGE_PREFLIGHT] = 204,
 	};
 
+	if (a->preflight && verdict != EDGE_GO)
+		verdict = EDGE_PREFLIGHT;
 	a->verdict = verdict;
 	a->status = status[verdict];
 	if (verdict != EDGE_GO)
@@ -89,6 +91,8 @@ static enum next paused(struct domain *d, const struct edge_request *r, struct e
 
 	if (!rec->auto_resume || !rec->memory)
 		return refuse(a, EDGE_NOT_FOUND);
+	if (a->preflight)                             /* the request that it announces will, if it may */
+		return refuse(a, EDGE_PREFLIGHT);
 	if (rec->secure && a->port == ENVD_PORT) {
 		sandbox_token(d, rec->id, token);
 		if (r->access_token == NULL || !secret_equal(r->access_token, strlen(r->access_token), token, strlen(token)))

@@ -8,8 +8,6 @@
 
 #include "hutch/envd.h"
 
-#define RETRY_S 5                    /* after a limit that time does not lift: sandboxes must end first */
-
 static int decode_params(struct call *c, const struct uri_params *params, struct err *e)
 {
 	for (size_t i = 0; i < params->n; i++)
@@ -100,7 +98,7 @@ static void rate_headers(struct call *c, const struct rate_answer *rate)
 		number_header(c, "RateLimit-Reset", rate->reset_s);
 	}
 	if (c->status == 429)
-		number_header(c, "Retry-After", rate->refused ? rate->retry_s : RETRY_S);
+		number_header(c, "Retry-After", rate->refused ? rate->retry_s : LIMIT_RETRY_S);
 }
 
 static int serve(struct call *c, const struct route *r, struct rate_answer *rate, struct err *e)

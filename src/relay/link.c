@@ -150,13 +150,17 @@ static void go_skip(struct link *k)
 		say(k);
 }
 
+/* type NULL: an answer without a body, 204. */
 static void answer(struct link *k, int status, const char *type, const char *extra, const struct buf *body)
 {
 	struct buf b;
 
-	buf_init(&b, 8192);
-	buf_addf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%sConnection: close\r\n\r\n", status, h1_reason(status), type,
-		 body->len, extra);
+	buf_init(&b, 16384);
+	buf_addf(&b, "HTTP/1.1 %d %s\r\n", status, h1_reason(status));
+	if (type != NULL)
+		buf_addf(&b, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, body->len);
+	buf_adds(&b, extra);
+	buf_adds(&b, "Connection: close\r\n\r\n");
 	if (!k->head_only)
 		buf_add(&b, body->p, body->len);
 	close_up(k);
@@ -174,14 +178,17 @@ static void answer(struct link *k, int status, const char *type, const char *ext
 
 void link_refuse(struct link *k, enum edge_verdict verdict)
 {
+	struct buf b, fields;
 	const char *type;
-	struct buf b;
 
 	buf_init(&b, 4096);
+	buf_init(&fields, 12288);
 	edge_refuse(&k->answer, verdict);
 	type = edge_body(&k->req, &k->answer, &b);
-	answer(k, k->answer.status, type, edge_cors(&k->req), &b);
+	edge_fields(&k->req, &k->answer, &fields);
+	answer(k, k->answer.status, type, buf_str(&fields), &b);
 	buf_release(&b);
+	buf_release(&fields);
 }
 
 static void bad_request(struct link *k, int status, const char *message)
@@ -214,8 +221,10 @@ static const char *text_of(const struct h1_head *h, const char *name)
 
 static void take_request(struct link *k, const struct h1_head *h)
 {
+	((char *)(uintptr_t)h->method.p)[h->method.n] = '\0';
 	((char *)(uintptr_t)h->target.p)[h->target.n] = '\0';
 	k->req = (struct edge_request){
+		.method = h->method.p,
 		.host = text_of(h, "Host"),
 		.sandbox_header = text_of(h, "E2b-Sandbox-Id"),
 		.port_header = text_of(h, "E2b-Sandbox-Port"),
@@ -228,6 +237,8 @@ static void take_request(struct link *k, const struct h1_head *h)
 		.sec_fetch_mode = text_of(h, "Sec-Fetch-Mode"),
 		.requested_with = text_of(h, "X-Requested-With"),
 		.origin = text_of(h, "Origin"),
+		.asked_method = text_of(h, "Access-Control-Request-Method"),
+		.asked_headers = text_of(h, "Access-Control-Request-Headers"),
 	};
 	k->head_only = h1_span_is(h->method, "HEAD");
 }

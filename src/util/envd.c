@@ -12,6 +12,17 @@ const char *envd_reserved(const char *path, size_t n)
 	return NULL;
 }
 
+void envd_preflight(struct buf *b, const char *asked, size_t n)
+{
+	buf_adds(b, "Access-Control-Allow-Origin: *\r\nVary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n"
+		 "Access-Control-Allow-Methods: HEAD, GET, POST, PUT, PATCH, DELETE\r\nAccess-Control-Max-Age: 7200\r\n");
+	if (asked == NULL)
+		return;
+	buf_adds(b, "Access-Control-Allow-Headers: ");
+	buf_add(b, asked, n);
+	buf_adds(b, "\r\n");
+}
+
 static const struct { int port; const char *path; } admitted[] = {
 	{ ENVD_PORT, "/process.Process/Start" }, { ENVD_PORT, "/files" },
 	{ ENVD_PORT, "/filesystem.Filesystem/Stat" }, { ENVD_PORT, "/filesystem.Filesystem/ListDir" },

@@ -7,7 +7,7 @@ import threading
 import envd
 import wire
 from tap import Suite, check, equal, eventually, one_of
-from world import NOBODY, error_body
+from world import NOBODY, Api, error_body
 
 suite = Suite()
 scenario = suite.scenario
@@ -510,6 +510,153 @@ def cors_guest(w):
         equal((r.status, r.header("access-control-allow-origin")), (401, "*"), "a refusal by the guest")
     r = get(w, "/health", [origin], host(w, NOBODY))
     equal((r.status, r.header("access-control-allow-origin")), (502, "*"), "a refusal by the edge")
+
+
+ORIGIN = ("Origin", "https://app.example")
+ASKED = "x-access-token,content-type,connect-protocol-version,e2b-traffic-access-token"
+
+
+def forms(w, s, port=49983, path="/health"):
+    """The three ways to name it: target and keywords of get."""
+    sid = s if isinstance(s, str) else s.id
+    return ((path, {"host": host(w, s, port)}), ("/_sandbox/%s/%d%s" % (sid, port, path), {}),
+            (path, {"headers": [("E2b-Sandbox-Id", sid), ("E2b-Sandbox-Port", str(port))]}))
+
+
+def ask(w, target, headers=(), host=None, asked=(("Access-Control-Request-Headers", ASKED),)):
+    return get(w, target, [ORIGIN, ("Access-Control-Request-Method", "POST"), *asked, *headers], host, "OPTIONS")
+
+
+def cors_of(r):
+    # Apache writes the list of Vary anew, without spaces.
+    return sorted((k, v if k != "vary" else ", ".join(v.replace(" ", "").split(","))) for k, v in r.headers
+                  if k.startswith("access-control-") or k == "vary")
+
+
+def may_ask(w, s, what, port=49983, path="/health"):
+    """A preflight for it is answered by the edge, however it is named, and says what a guest agent's answer does."""
+    want = sorted((("access-control-allow-origin", "*"), ("access-control-max-age", "7200"), ("access-control-allow-headers", ASKED),
+                   ("access-control-allow-methods", "HEAD, GET, POST, PUT, PATCH, DELETE"),
+                   ("vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers")))
+    for target, kw in forms(w, s, port, path):
+        r = ask(w, target, **kw)
+        equal((r.status, r.body, r.header("content-type")), (204, b"", None), "preflight, %s, at %s: %r" % (what, target, r))
+        equal(cors_of(r), want, "its fields, %s, at %s" % (what, target))
+        r = ask(w, target, asked=(), **kw)
+        equal((r.status, r.header("access-control-allow-headers")), (204, None), "preflight without headers, %s: %r" % (what, r))
+
+
+def readable(r, status, what):
+    equal((r.status, r.all("access-control-allow-origin")), (status, ["*"]), "the request itself, %s: %r" % (what, r))
+    equal(r.json()["code"], status, "its body, %s" % what)
+
+
+@scenario("CORS: a preflight of what would be refused is answered by the edge, and the refusal can be read", data=True)
+def cors_edge(w):
+    for port in (49983, 49999, 3000):
+        may_ask(w, NOBODY, "an unknown sandbox", port)
+        for target, kw in forms(w, NOBODY, port):
+            kw["headers"] = [ORIGIN] + kw.get("headers", [])
+            readable(get(w, target, **kw), 502, "an unknown sandbox")
+    may_ask(w, NOBODY, "a control route", path="/init")
+    wrong = host(w, NOBODY, 99999)
+    equal(ask(w, "/", host=wrong).status, 204, "preflight to a port that cannot be")
+    readable(get(w, "/", [ORIGIN], wrong), 400, "a port that cannot be")
+    for missing in ("Origin", "Access-Control-Request-Method"):
+        left = [h for h in (ORIGIN, ("Access-Control-Request-Method", "POST")) if h[0] != missing]
+        equal(get(w, "/health", left, host(w, NOBODY), "OPTIONS").status, 502, "no preflight without %s" % missing)
+    r = ask(w, "/health", host=host(w, NOBODY), asked=[("Access-Control-Request-Headers", "x-" + "a" * 12000)])
+    equal((r.status, r.header("access-control-allow-headers")), (204, None), "more than is sent back: %r" % r)
+    s = w.create()
+    s.kill()
+    may_ask(w, s, "killed")
+    readable(get(w, "/health", [ORIGIN], host(w, s)), 502, "killed")
+
+
+@scenario("CORS: a preflight goes on to a sandbox that runs, whose server decides", data=True)
+def cors_running(w):
+    with w.create() as s:
+        may_ask(w, s, "by the agent")
+        may_ask(w, s, "a control route", path="/init")
+        serve(s, SERVER, 3000)
+        for target, kw in forms(w, s, 3000, "/x"):
+            r = ask(w, target, **kw)
+            equal((r.status, r.header("x-from"), cors_of(r)), (200, "guest", []), "a server's own answer: %r" % r)
+            equal((r.json()["method"], r.json()["path"]), ("OPTIONS", "/x"), "what it saw")
+        r = ask(w, "/", [("X-Answer", "403")], host(w, s, 3000))
+        equal((r.status, r.header("x-from")), (403, "guest"), "its refusal")
+
+
+@scenario("CORS: nobody at the socket that the edge has named: the refusal and the preflight's answer are the same", data=True)
+def cors_gone(w):
+    with w.create() as s:
+        machine = next(m for m, i in w.stack.machines().items() if i == s.id)
+        at = w.path("run/sb/%s/49983" % machine)
+        os.rename(at, at + ".away")
+        try:
+            for target, kw in forms(w, s):
+                kw["headers"] = [ORIGIN] + kw.get("headers", [])
+                r = get(w, target, **kw)
+                readable(r, 502, "gone")
+                not_found(r, s.id)
+                equal(r.all("content-type"), ["application/json; charset=utf-8"], "content type")
+            may_ask(w, s, "gone")
+        finally:
+            os.rename(at + ".away", at)
+        equal(s.envd.health(), 204, "back")
+
+
+@scenario("CORS: a preflight resumes nothing; the request behind it does", data=True)
+def cors_paused(w):
+    def state(s):
+        return w.api.must(200, "GET", "/sandboxes/" + s.id)["state"]
+    with w.create(autoResume={"enabled": True}) as s, w.create() as off:
+        serve(s, SERVER, 3000)
+        for each in (s, off):
+            w.api.must(204, "POST", "/sandboxes/%s/pause" % each.id, {})
+            for port in (49983, 3000):
+                may_ask(w, each, "paused", port)
+            equal(state(each), "paused", "nobody was woken")
+        readable(get(w, "/health", [ORIGIN], host(w, off)), 502, "paused")
+        readable(get(w, "/health", [ORIGIN, ("X-Access-Token", "wrong")], host(w, s)), 403, "paused, with a wrong token")
+        equal(get(w, "/health", [ORIGIN], host(w, s), "OPTIONS").status, 403, "OPTIONS without a question is a request like any")
+        equal(state(s), "paused", "nobody was woken")
+        equal(get(w, "/health", [ORIGIN, ("X-Access-Token", s.token)], host(w, s)).status, 204, "the request is served")
+        equal(state(s), "running", "it woke the sandbox")
+        w.api.must(204, "POST", "/sandboxes/%s/pause" % s.id, {})
+        equal(get(w, "/", host=host(w, s, 3000), method="OPTIONS").header("x-from"), "guest", "OPTIONS to a port without a token wakes it too")
+
+
+@scenario("CORS: a page may send its traffic token: the preflight, which has none, is not let in", data=True)
+def cors_private(w):
+    with w.create(network={"allowPublicTraffic": False}, autoResume={"enabled": True}) as s:
+        token = s.made["trafficAccessToken"]
+        serve(s, SERVER, 3000)
+        for _ in range(2):
+            for port in (3000, 49999, 4567):
+                may_ask(w, s, "private", port)
+            for wrong in ((), [(TRAFFIC, "wrong")]):
+                readable(get(w, "/", [ORIGIN, *wrong], host(w, s, 3000)), 403, "private")
+            equal(get(w, "/", [ORIGIN, (TRAFFIC, token)], host(w, s, 3000)).header("x-from"), "guest", "with the token")
+            w.api.must(204, "POST", "/sandboxes/%s/pause" % s.id, {})
+        may_ask(w, s, "private and paused", 3000)
+        equal(w.api.must(200, "GET", "/sandboxes/" + s.id)["state"], "paused", "nobody was woken")
+
+
+@scenario("traffic for a paused sandbox of a team that runs as many as it may: 429 with Retry-After", data=True)
+def resume_limit(w):
+    api = Api(w.front, w.team("full"))
+    w.stack.ctl("team", "full", "--sandboxes", "1")
+    with w.create(api=api, autoResume={"enabled": True}) as s:
+        api.must(204, "POST", "/sandboxes/%s/pause" % s.id, {})
+        with w.create(api=api) as other:
+            r = get(w, "/health", [ORIGIN, ("X-Access-Token", s.token)], host(w, s))
+            readable(r, 429, "over the limit")
+            check(int(r.header("retry-after")) >= 1, "Retry-After", r.headers)
+            equal(r.header("access-control-expose-headers"), "Retry-After", "a script may read it")
+            may_ask(w, s, "over the limit")
+            other.kill()
+        equal(get(w, "/health", [("X-Access-Token", s.token)], host(w, s)).status, 204, "and once there is room it is resumed")
 
 
 @scenario("requests to many sandboxes at once each find their own", data=True)

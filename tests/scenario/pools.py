@@ -165,6 +165,9 @@ def fake(w):
     with w.create(template="pool-replies") as s:
         e, p = s.envd, envd.Envd(w.where, s.id, None, 3000)
         equal(e.health(), 204, "status without a body")
+        asks = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
+        r = e.call("OPTIONS", "/process.Process/Start", None, asks, token="")
+        equal((r.status, r.header("access-control-allow-origin")), (204, "*"), "a preflight, which no fixture answers: %r" % r)
         for token in ("", "wrong"):
             r = e.call("POST", "/process.Process/Start", b"{}", [("Content-Type", "application/connect+json")], token=token)
             equal((r.status, r.json()["code"]), (401, 401), "token %r" % token)

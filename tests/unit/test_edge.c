@@ -683,6 +683,128 @@ static void test_traffic(void **state)
 	}
 }
 
+/* A browser's question before a request: never refused, never let in where the request would have to show a token, and nobody is woken for it. */
+static void test_preflight(void **state)
+{
+	static const struct { const char *id, *port, *target; enum edge_verdict verdict; } rows[] = {
+		{ "irunning0000000000000", "49983", "/process.Process/Start", EDGE_GO }, { "it00000000000000000up", "49983", "/health", EDGE_GO },
+		{ "irunning0000000000000", "49983", "/init", EDGE_PREFLIGHT }, { "inever000000000000000", "49983", "/init", EDGE_PREFLIGHT },
+		{ "inever000000000000000", "49983", "/", EDGE_PREFLIGHT }, { "inever000000000000000", "3000", "/", EDGE_PREFLIGHT },
+		{ "ikilling0000000000000", "49983", "/", EDGE_PREFLIGHT }, { "iover0000000000000000", "3000", "/", EDGE_PREFLIGHT },
+		{ "inone0000000000000000", "3000", "/", EDGE_PREFLIGHT }, { "ilight000000000000000", "3000", "/", EDGE_PREFLIGHT },
+		{ "irunning0000000000000", NULL, "/", EDGE_PREFLIGHT }, { "irunning0000000000000", "0", "/", EDGE_PREFLIGHT },
+		{ "it00000000000000000up", "3000", "/", EDGE_PREFLIGHT }, { "it00000000000000000up", "49999", "/contexts", EDGE_PREFLIGHT },
+		{ "ib000000000000000noes", "49983", "/", EDGE_PREFLIGHT }, { "ib0000000000000secure", "49983", "/", EDGE_PREFLIGHT },
+		{ "ib0000000000000secure", "3000", "/", EDGE_PREFLIGHT }, { "ib00000000000000open1", "49983", "/", EDGE_PREFLIGHT },
+		{ "ib00000000000000open1", "3000", "/", EDGE_PREFLIGHT }, { "ib000000000000private", "3000", "/", EDGE_PREFLIGHT },
+	};
+	struct fixture *f = *state;
+	struct edge_answer a, b;
+	struct edge_request r;
+
+	put_team(f->d.store, 100);
+	put_paused(f->d.store, "ib000000000000000noes", false, true, true);
+	put_paused(f->d.store, "ib0000000000000secure", true, true, true);
+	put_paused(f->d.store, "ib00000000000000open1", true, true, false);
+	put_paused(f->d.store, "ib000000000000private", true, true, true);
+	put_network(f->d.store, "ib000000000000private", true, NULL);
+	node.asked = node.woken = 0;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		r = to(rows[i].id, rows[i].port, rows[i].target);
+		r.method = "OPTIONS";
+		r.origin = "https://app.example";
+		r.asked_method = "POST";
+		assert_true(edge_look_up(&f->d, &r, &a));
+		edge_resolve(&f->d, &r, &b);
+		if (a.verdict != rows[i].verdict || b.verdict != rows[i].verdict || b.status != (rows[i].verdict == EDGE_GO ? 0 : 204))
+			fail_msg("row %zu: verdicts %d and %d, status %d", i, a.verdict, b.verdict, b.status);
+		assert_true((b.upstream[0] != '\0') == (rows[i].verdict == EDGE_GO));
+	}
+	assert_int_equal(node.asked + node.woken, 0);
+	r = to("irunning0000000000000", "49983", "/");
+	r.method = "OPTIONS";
+	r.origin = "https://app.example";
+	r.asked_method = "GET";
+	edge_resolve(NULL, &r, &a);
+	assert_int_equal(a.verdict, EDGE_PREFLIGHT);
+	edge_resolve(&f->d, &r, &a);
+	edge_refuse(&a, EDGE_NOT_FOUND);                        /* it ended before it was reached */
+	assert_int_equal(a.verdict, EDGE_PREFLIGHT);
+	assert_string_equal(a.upstream, "");
+	r = to("it00000000000000000up", "3000", "/");           /* no preflight: one part of it is missing */
+	for (int i = 0; i < 3; i++) {
+		r.method = i == 0 ? "options" : "OPTIONS";
+		r.origin = i == 1 ? NULL : "https://app.example";
+		r.asked_method = i == 2 ? NULL : "POST";
+		edge_resolve(&f->d, &r, &a);
+		assert_int_equal(a.verdict, EDGE_TRAFFIC_MISSING);
+	}
+}
+
+/* A port that the node has to be asked for is the guest's to answer at, so a preflight has it opened, as any request does. */
+static void test_preflight_port(void **state)
+{
+	struct fixture *f = *state;
+	struct edge_request r = to("irunning0000000000000", "3999", "/");
+	struct edge_answer a;
+
+	r.method = "OPTIONS";
+	r.origin = "https://app.example";
+	r.asked_method = "POST";
+	node.asked = 0;
+	node.answer = ERR_NONE;
+	edge_resolve(&f->d, &r, &a);
+	assert_int_equal(a.verdict, EDGE_GO);
+	assert_int_equal(node.asked, 1);
+	node.answer = ERR_UNAVAILABLE;
+	edge_resolve(&f->d, &r, &a);
+	assert_int_equal(a.verdict, EDGE_PREFLIGHT);
+	node.answer = ERR_NONE;
+}
+
+#define PREFLIGHT "Access-Control-Allow-Origin: *\r\nVary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n" \
+	"Access-Control-Allow-Methods: HEAD, GET, POST, PUT, PATCH, DELETE\r\nAccess-Control-Max-Age: 7200\r\n"
+
+static void test_fields(void **state)
+{
+	static char most[8193], more[8194];
+	const struct { bool preflight; const char *origin, *asked; enum edge_verdict verdict; const char *want; } rows[] = {
+		{ false, NULL, NULL, EDGE_NOT_FOUND, "" },
+		{ false, "https://a", "x", EDGE_NOT_FOUND, "Access-Control-Allow-Origin: *\r\nVary: Origin\r\n" },
+		{ false, NULL, NULL, EDGE_LIMIT, "Retry-After: 5\r\n" },
+		{ false, "https://a", NULL, EDGE_LIMIT, "Access-Control-Allow-Origin: *\r\nVary: Origin\r\nRetry-After: 5\r\n"
+		  "Access-Control-Expose-Headers: Retry-After\r\n" },
+		{ true, "https://a", NULL, EDGE_NOT_FOUND, PREFLIGHT },
+		{ true, "https://a", NULL, EDGE_LIMIT, PREFLIGHT },
+		{ true, "https://a", "x-access-token,content-type", EDGE_DENIED, PREFLIGHT "Access-Control-Allow-Headers: x-access-token,content-type\r\n" },
+		{ true, "https://a", "x\r\nSet-Cookie: y", EDGE_NOT_FOUND, PREFLIGHT },
+		{ true, "https://a", more, EDGE_NOT_FOUND, PREFLIGHT },
+	};
+	struct edge_request r = { .origin = "https://a", .asked_headers = most };
+	struct edge_answer a = { .preflight = true };
+	struct buf b;
+
+	(void)state;
+	memset(most, 'x', sizeof most - 1);
+	memset(more, 'x', sizeof more - 1);
+	buf_init(&b, 12288);
+	edge_refuse(&a, EDGE_FULL);
+	edge_fields(&r, &a, &b);
+	assert_non_null(strstr(buf_str(&b), most));
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		r = (struct edge_request){ .origin = rows[i].origin, .asked_headers = rows[i].asked, .user_agent = "Mozilla/5.0" };
+		a = (struct edge_answer){ .preflight = rows[i].preflight };
+		edge_refuse(&a, rows[i].verdict);
+		buf_reset(&b);
+		assert_true((edge_body(&r, &a, &b) == NULL) == rows[i].preflight);
+		assert_true((b.len == 0) == rows[i].preflight);
+		buf_reset(&b);
+		edge_fields(&r, &a, &b);
+		assert_string_equal(buf_str(&b), rows[i].want);
+	}
+	buf_release(&b);
+}
+
 static void test_mask(void **state)
 {
 	static const struct { const char *mask, *port, *want; } rows[] = {
@@ -715,6 +837,9 @@ int main(void)
 		cmocka_unit_test(test_twin),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_traffic),
+		cmocka_unit_test(test_preflight),
+		cmocka_unit_test(test_preflight_port),
+		cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_mask),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_connect),

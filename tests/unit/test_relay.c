@@ -309,6 +309,33 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(rest(web("GET / HTTP/1.1\r\nHost: 1-inever.localhost\r\nOrigin: http://x\r\n\r\n")), "\r\nAccess-Control-Allow-Origin: *\r\n"));
 }
 
+/* A browser asks first: where its request would be refused the relay answers, elsewhere the guest. */
+static void test_preflight(void **state)
+{
+	static const char ask[] = "Origin: http://x\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-access-token\r\n\r\n";
+	static const char *const refused[] = { "OPTIONS / HTTP/1.1\r\nHost: 1-inever.localhost\r\n", "OPTIONS /init" REST,
+		"OPTIONS /_sandbox/inever/3000/a HTTP/1.1\r\nHost: localhost\r\n", "OPTIONS / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: inever\r\n" };
+	char text[512];
+	int w, u;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(refused); i++) {
+		snprintf(text, sizeof text, "%s%s", refused[i], ask);
+		assert_string_equal(rest(web(text)), "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Origin: *\r\n"
+				    "Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers\r\n"
+				    "Access-Control-Allow-Methods: HEAD, GET, POST, PUT, PATCH, DELETE\r\nAccess-Control-Max-Age: 7200\r\n"
+				    "Access-Control-Allow-Headers: x-access-token\r\nConnection: close\r\n\r\n");
+	}
+	assert_int_equal(strncmp(rest(web("OPTIONS / HTTP/1.1\r\nHost: 1-inever.localhost\r\nOrigin: http://x\r\n\r\n")), "HTTP/1.1 502 ", 13), 0);
+	snprintf(text, sizeof text, "OPTIONS /process.Process/Start" REST "%s", ask);
+	w = web(text);
+	u = agent();
+	assert_non_null(strstr(head_at(u), "OPTIONS /process.Process/Start HTTP/1.1\r\n"));
+	put(u, "HTTP/1.1 405 No\r\n\r\n");
+	close(u);
+	assert_string_equal(rest(w), "HTTP/1.1 405 No\r\n\r\n");
+}
+
 static void test_large_head(void **state)
 {
 	char *big = malloc(H1_HEAD_MAX + 200);
@@ -859,6 +886,7 @@ int main(void)
 		cmocka_unit_test(test_one_request),
 		cmocka_unit_test(test_malformed_body),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_preflight),
 		cmocka_unit_test(test_large_head),
 		cmocka_unit_test(test_refusal_last),
 		cmocka_unit_test(test_refusal_midway),
