@@ -143,6 +143,7 @@ int rpc_get_u32(json_object *o, const char *key, uint32_t *out, struct err *e);
 /* ---- plain HTTP (rest.c names them in its table) ---- */
 /* h1_handler of the agent; ctx is struct agent. CORS, reserved routes, token, Basic user, then the route. */
 void agent_handle(void *ctx, struct h1_req *r);
+bool is_preflight(const struct h1_head *head);
 void metrics_get(struct agent *a, struct h1_req *r);
 void files_get(struct agent *a, struct h1_req *r);
 void files_post(struct agent *a, struct h1_req *r);

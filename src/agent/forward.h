@@ -6,7 +6,7 @@
 
 #define SANDBOX_ID_MAX 129
 
-/* Read a request from a client whose port nobody serves and answer 502 (refuse.c). fd stays the caller's. */
+/* Read a request from a client whose port nobody serves and answer 502, 204 to a browser's preflight (refuse.c). fd stays the caller's. */
 void refuse_client(int fd, const char *sandbox_id, int port);
 /* A connection to that port of the sandbox itself, or -1: nobody listens. */
 int dial_loopback(int port);

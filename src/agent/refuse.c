@@ -1,6 +1,10 @@
-/* "The sandbox is running but port is not open": 502 as JSON, or as a page for browsers (guest.md 8.3). */
+/*
+ * "The sandbox is running but port is not open": 502 as JSON, or as a page for browsers (guest.md 8.3). A browser's preflight gets the answer
+ * that the edge gives to one whose request it would refuse, so that scripts may send the request and read the 502.
+ */
 #include "config.h"
 
+#include "agent.h"
 #include "forward.h"
 
 #include <ctype.h>
@@ -12,6 +16,7 @@
 #include <unistd.h>
 
 #include "hutch/chunked.h"
+#include "hutch/envd.h"
 #include "hutch/json.h"
 #include "hutch/when.h"
 
@@ -86,23 +91,40 @@ static bool send_all(int fd, const char *p, size_t n)
 	return true;
 }
 
-static bool reply(int fd, const struct h1_head *head, const char *sandbox_id, int port)
+static void refusal(struct buf *all, const struct h1_head *head, const char *sandbox_id, int port)
 {
-	bool page = wants_page(head), ok;
-	struct buf body, all;
+	bool page = wants_page(head);
+	struct buf body;
 
 	buf_init(&body, 4096);
-	buf_init(&all, 8192);
 	if (page)
 		page_text(&body, sandbox_id, port);
 	else
 		json_text(&body, sandbox_id, port);
-	buf_addf(&all, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-		 page ? "text/html; charset=utf-8" : "application/json; charset=utf-8", body.len);
+	buf_addf(all, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%sConnection: close\r\n\r\n",
+		 page ? "text/html; charset=utf-8" : "application/json; charset=utf-8", body.len,
+		 h1_field(head, "origin") != NULL ? "Access-Control-Allow-Origin: *\r\nVary: Origin\r\n" : "");
 	if (!h1_span_is(head->method, "HEAD"))
-		buf_add(&all, buf_str(&body), body.len);
-	ok = send_all(fd, buf_str(&all), all.len);
+		buf_add(all, buf_str(&body), body.len);
 	buf_release(&body);
+}
+
+static bool reply(int fd, const struct h1_head *head, const char *sandbox_id, int port)
+{
+	struct buf all;
+	bool ok;
+
+	buf_init(&all, 2 * H1_HEAD_MAX);
+	if (is_preflight(head)) {
+		const struct h1_span *asked = h1_field(head, "access-control-request-headers");
+
+		buf_adds(&all, "HTTP/1.1 204 No Content\r\n");
+		envd_preflight(&all, asked != NULL ? asked->p : NULL, asked != NULL ? asked->n : 0);
+		buf_adds(&all, "Connection: close\r\n\r\n");
+	} else {
+		refusal(&all, head, sandbox_id, port);
+	}
+	ok = send_all(fd, buf_str(&all), all.len);
 	buf_release(&all);
 	return ok;
 }

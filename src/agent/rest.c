@@ -78,6 +78,11 @@ void rest_fail(struct h1_req *r, int status, const struct err *e)
 
 /* ---- CORS: any origin, before every other check (the SDK in a browser asks first) ---- */
 
+bool is_preflight(const struct h1_head *head)
+{
+	return h1_span_is(head->method, "OPTIONS") && h1_field(head, "origin") != NULL && h1_field(head, "access-control-request-method") != NULL;
+}
+
 static void cors_lines(const struct h1_head *head, bool preflight, struct buf *b)
 {
 	const struct h1_span *ask = h1_field(head, "access-control-request-headers");
@@ -223,7 +228,7 @@ void agent_handle(void *ctx, struct h1_req *r)
 		serve(ctx, r);
 		return;
 	}
-	preflight = h1_span_is(head->method, "OPTIONS") && h1_field(head, "access-control-request-method") != NULL;
+	preflight = is_preflight(head);
 	buf_init(&lines, 2 * H1_HEAD_MAX);
 	cors_lines(head, preflight, &lines);
 	r->common = buf_str(&lines);

@@ -585,6 +585,8 @@ def cors_running(w):
             equal((r.json()["method"], r.json()["path"]), ("OPTIONS", "/x"), "what it saw")
         r = ask(w, "/", [("X-Answer", "403")], host(w, s, 3000))
         equal((r.status, r.header("x-from")), (403, "guest"), "its refusal")
+        may_ask(w, s, "a port where nobody listens", 4567)
+        readable(get(w, "/", [ORIGIN], host(w, s, 4567)), 502, "a port where nobody listens")
 
 
 @scenario("CORS: nobody at the socket that the edge has named: the refusal and the preflight's answer are the same", data=True)

@@ -438,6 +438,22 @@ static void expect_closed(int port, const char *request, const char *type, const
 	close(fd);
 }
 
+/* A browser asks before the request that will be refused. */
+static void expect_preflight(int port)
+{
+	static const char ask[] = "OPTIONS / HTTP/1.1\r\nHost: x\r\nOrigin: https://x.test\r\nAccess-Control-Request-Method: PUT\r\n"
+		"Access-Control-Request-Headers: x-a\r\n\r\n";
+	int fd = forwarded(port);
+	char got[4096];
+
+	assert_int_equal(send(fd, ask, strlen(ask), MSG_NOSIGNAL), (ssize_t)strlen(ask));
+	read_to_end(fd, got, sizeof got);
+	assert_memory_equal(got, "HTTP/1.1 204 No Content\r\n", 25);
+	assert_non_null(strstr(got, "\r\nAccess-Control-Allow-Methods: HEAD, GET, POST, PUT, PATCH, DELETE\r\n"));
+	assert_non_null(strstr(got, "\r\nAccess-Control-Allow-Headers: x-a\r\nConnection: close\r\n\r\n"));
+	close(fd);
+}
+
 /* The refusal follows the body's end. */
 static void expect_refused_last(int port)
 {
@@ -468,6 +484,9 @@ static void test_closed_port(void **state)
 	expect_closed(port, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nbegin", "application/json; charset=utf-8", part);
 	expect_closed(port, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\nbegin", "application/json; charset=utf-8", part);
 	expect_refused_last(port);
+	expect_closed(port, "GET / HTTP/1.1\r\nHost: x\r\nOrigin: https://x.test\r\n\r\n", "\r\nAccess-Control-Allow-Origin: *\r\nVary: Origin\r\n", part);
+	expect_closed(port, "OPTIONS / HTTP/1.1\r\nHost: x\r\nOrigin: https://x.test\r\n\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", part);
+	expect_preflight(port);
 	snprintf(part, sizeof part, "no service running on port <code>%d</code>.</p></body></html>", port);
 	expect_closed(port, "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0 Firefox/130.0\r\nAccept: text/html\r\n\r\n",
 		      "text/html; charset=utf-8", part);
