@@ -16,7 +16,7 @@
 #include "hutch/secret.h"
 #include "hutch/store.h"
 
-#define LIMIT_RETRY_S 5              /* when to try again after a limit (ERR_LIMIT) that time does not lift: sandboxes must end first */
+#define LIMIT_RETRY_S 1              /* when to ask again after the limit of sandboxes at once: unlike what a team keeps, they end by themselves */
 
 struct domain {
 	const struct config *conf;

@@ -26,10 +26,11 @@ enum err_kind {
 struct err {
 	enum err_kind kind;
 	const char *code;    /* optional static `error_code` of the REST API, or NULL */
+	unsigned retry_s;    /* ERR_LIMIT: seconds until asking again may help; 0 = waiting alone does not lift it */
 	char text[512];      /* always NUL-terminated, cut at the end if too long */
 };
 
-/* Set kind and text; always returns -1, so that callers can `return err_set(...)`. */
+/* Set kind and text, without code and retry_s; always returns -1, so that callers can `return err_set(...)`. */
 int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

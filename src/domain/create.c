@@ -145,8 +145,10 @@ int check_limit(struct txn *t, const struct team_rec *team, struct err *e)
 		return -1;
 	if (live < team->max_sandboxes)
 		return 0;
-	return err_set(e, ERR_LIMIT, "you have reached the maximum number of concurrent E2B sandboxes (%u). "
-		       "Kill one, or ask the operator of this server for more", team->max_sandboxes);
+	err_set(e, ERR_LIMIT, "you have reached the maximum number of concurrent E2B sandboxes (%u). "
+		"Kill one, or ask the operator of this server for more", team->max_sandboxes);
+	e->retry_s = LIMIT_RETRY_S;
+	return -1;
 }
 
 static int reserve(struct domain *d, const struct team_rec *team, const struct sandbox_rec *r, struct err *e)

@@ -87,18 +87,23 @@ static int take_rate(struct call *c, const struct route *r, struct rate_answer *
 	if (c->team.id[0] == '\0')
 		return 0;
 	rate_take(c->d, c->team.id, r->auth == AUTH_START ? RATE_CREATE : group, rate);
-	return rate->refused ? err_set(e, ERR_LIMIT, "Rate limit exceeded") : 0;
+	if (!rate->refused)
+		return 0;
+	err_set(e, ERR_LIMIT, "Rate limit exceeded");
+	e->retry_s = rate->retry_s;
+	return -1;
 }
 
-static void rate_headers(struct call *c, const struct rate_answer *rate)
+/* Clients that see Retry-After wait that long and ask again, some three times: it is there only where that may help. */
+static void rate_headers(struct call *c, const struct rate_answer *rate, const struct err *e)
 {
 	if (rate->bounded) {
 		number_header(c, "RateLimit-Limit", rate->limit);
 		number_header(c, "RateLimit-Remaining", rate->remaining);
 		number_header(c, "RateLimit-Reset", rate->reset_s);
 	}
-	if (c->status == 429)
-		number_header(c, "Retry-After", rate->refused ? rate->retry_s : LIMIT_RETRY_S);
+	if (c->status == 429 && e->retry_s > 0)
+		number_header(c, "Retry-After", e->retry_s);
 }
 
 static int serve(struct call *c, const struct route *r, struct rate_answer *rate, struct err *e)
@@ -138,7 +143,7 @@ void route_call(const struct route *table, size_t n, struct call *c)
 		buf_reset(&c->headers);
 		call_fail(c, &e);
 	}
-	rate_headers(c, &rate);
+	rate_headers(c, &rate, &e);
 	buf_release(&allow);
 }
 

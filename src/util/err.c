@@ -11,6 +11,7 @@ int err_set(struct err *e, enum err_kind kind, const char *fmt, ...)
 
 	e->kind = kind;
 	e->code = NULL;
+	e->retry_s = 0;
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof e->text, fmt, ap);
 	va_end(ap);
@@ -25,6 +26,7 @@ int err_sys(struct err *e, const char *fmt, ...)
 
 	e->kind = ERR_INTERNAL;
 	e->code = NULL;
+	e->retry_s = 0;
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof e->text, fmt, ap);
 	va_end(ap);

@@ -154,7 +154,9 @@ def bounds(w):
         with w.stack.configured("sandboxes", team_snapshots=2):
             for name in ("a", "b"):
                 take(w, s, name, api)
-            error_body(api("POST", at, {}), 429, "maximum number of snapshots (2)")
+            r = api("POST", at, {})
+            error_body(r, 429, "maximum number of snapshots (2)")
+            equal(r.header("retry-after"), None, "waiting does not help")
             api.must(204, "DELETE", "/templates/a")
             take(w, s, "c", api)
         with w.stack.configured("sandboxes", team_snapshot_mb=1):

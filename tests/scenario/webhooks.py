@@ -149,7 +149,9 @@ def managed(w):
     equal(api.must(200, "GET", "/events/webhooks"), [changed], "nothing came of all that")
     for _ in range(19):
         api.must(201, "POST", "/events/webhooks", good)
-    error_body(api("POST", "/events/webhooks", good), 429, "webhooks")
+    r = api("POST", "/events/webhooks", good)
+    error_body(r, 429, "webhooks")
+    equal(r.header("retry-after"), None, "waiting does not help")
     equal(api("DELETE", path).status, 200, "delete")
     error_body(api("DELETE", path), 404)
     api.must(201, "POST", "/events/webhooks", good)

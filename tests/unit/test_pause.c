@@ -239,6 +239,7 @@ static void test_limit(void **state)
 	assert_done(w, sandbox_pause(&w->d, NULL, a.id, true, &w->e));
 	world_create(w, 60, &b);
 	assert_fails(w, resume(w, a.id, &minute, &c, &resumed), ERR_LIMIT, "maximum number");
+	assert_int_equal(w->e.retry_s, 1);
 	assert_int_equal(world_state(w, a.id), SB_PAUSED);
 	assert_done(w, sandbox_kill(&w->d, NULL, b.id, "request", &w->e));
 	assert_done(w, resume(w, a.id, &minute, &c, &resumed));

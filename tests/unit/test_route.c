@@ -44,6 +44,14 @@ static int coded(struct call *c, struct err *e)
 	return -1;
 }
 
+static int used_up(struct call *c, struct err *e)
+{
+	err_set(e, ERR_LIMIT, "one more would be too many");
+	if (c->method[0] == 'P')
+		e->retry_s = 7;
+	return -1;
+}
+
 static const struct route table[] = {
 	{ "GET", "/health", AUTH_OPEN, empty, IN_BOTH },
 	{ "GET", "/things/special", AUTH_OPEN, literal, IN_FULL },
@@ -52,6 +60,8 @@ static const struct route table[] = {
 	{ "GET", "/things/:id/parts/:part", AUTH_OPEN, echo, IN_FULL },
 	{ "POST", "/broken", AUTH_OPEN, broken, IN_FULL },
 	{ "POST", "/coded", AUTH_OPEN, coded, IN_FULL },
+	{ "DELETE", "/used-up", AUTH_OPEN, used_up, IN_FULL },
+	{ "POST", "/used-up", AUTH_OPEN, used_up, IN_FULL },
 	{ "GET", "/mine", AUTH_TEAM, empty, IN_FULL },
 	{ "POST", "/mine", AUTH_TEAM, empty, IN_FULL },
 	{ "PUT", "/mine", AUTH_START, empty, IN_FULL },
@@ -258,6 +268,12 @@ static void test_rate(void **state)
 	assert_string_equal(buf_str(&c.headers), "RateLimit-Limit: 5\r\nRateLimit-Remaining: 0\r\nRateLimit-Reset: 9\r\nRetry-After: 3\r\n");
 	request(&c, "GET", "/health");                       /* nobody's request is no team's */
 	assert_string_equal(buf_str(&c.headers), "");
+	request(&c, "DELETE", "/used-up");
+	assert_int_equal(c.status, 429);
+	assert_string_equal(buf_str(&c.headers), "");        /* waiting does not lift it */
+	request(&c, "POST", "/used-up");
+	assert_int_equal(c.status, 429);
+	assert_string_equal(buf_str(&c.headers), "Retry-After: 7\r\n");
 	fake_rate = (struct rate_answer){ .bounded = false };
 	fake_env = NULL;
 	call_release(&c);

@@ -148,6 +148,7 @@ static void test_limit(void **state)
 	world_create(w, 60, &r[1]);
 	assert_fails(w, sandbox_create(&w->d, &w->team, &s, &r[2], &w->e), ERR_LIMIT,
 		     "you have reached the maximum number of concurrent E2B sandboxes (2)");
+	assert_int_equal(w->e.retry_s, 1);
 	assert_done(w, sandbox_kill(&w->d, w->team.id, r[0].id, "request", &w->e));
 	world_create(w, 60, &r[2]);
 	world_agrees(w);

@@ -251,8 +251,10 @@ static void test_refusals(void **state)
 	w->conf.team_snapshots = 2;
 	w->pool->checkpoint_bytes = 600 << 10;
 	w->conf.team_snapshot_mb = 1;
+	w->e.retry_s = 1;
 	assert_done(w, take(w, a.id, "x", &s));
 	assert_fails(w, take(w, a.id, NULL, &s), ERR_LIMIT, "no more space");
+	assert_int_equal(w->e.retry_s, 0);           /* only deleting one helps */
 	w->pool->checkpoint_bytes = 424 << 10;
 	assert_done(w, take(w, a.id, NULL, &s));
 	w->conf.team_snapshots = 10;
@@ -260,6 +262,7 @@ static void test_refusals(void **state)
 	w->conf.team_snapshot_mb = 100;
 	w->conf.team_snapshots = 2;
 	assert_fails(w, take(w, a.id, NULL, &s), ERR_LIMIT, "maximum number of snapshots (2)");
+	assert_int_equal(w->e.retry_s, 0);
 	assert_done(w, template_delete(&w->d, &w->team, "x", &w->e));
 	assert_done(w, take(w, a.id, NULL, &s));
 	/* another team neither sees nor deletes it, and learns from a delete that it is there (T26) */
