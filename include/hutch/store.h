@@ -330,6 +330,8 @@ int store_making_delete(struct txn *t, const char *sandbox, struct err *e);
 
 /* Running for clients: one of which a snapshot is being taken, too. */
 bool sandbox_state_runs(uint8_t state);
+/* Its key in `due` while it runs: the lease's end, or when a change of its rules is undone. */
+int64_t running_due(const struct sandbox_rec *r);
 /* What lists select by and show of a row, read where it lies: nothing is copied, and it holds as long as the transaction. */
 struct sandbox_glance {
 	uint8_t state;               /* enum sandbox_state */

@@ -63,8 +63,6 @@ int killing_hand_over(struct domain *d, const char *id, struct err *e);
 #define ALL_ADDRESSES "[\"0.0.0.0/0\"]"
 /* What a pool can do for a sandbox that wants this: its kind, and what has to be asked for. */
 int pool_caps_for(struct domain *d, uint8_t kind, uint32_t wants, struct pool_caps *out, struct err *e);
-/* Its key in `due` while it runs: the lease's end, or when a change of its rules is undone. */
-int64_t running_due(const struct sandbox_rec *r);
 int reap_network(struct domain *d, const struct reap_work *w, struct err *e);
 int reap_network_done(struct txn *t, const struct reap_work *w, struct err *e);
 

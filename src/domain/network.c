@@ -25,11 +25,6 @@ int pool_caps_for(struct domain *d, uint8_t kind, uint32_t wants, struct pool_ca
 	return 0;
 }
 
-int64_t running_due(const struct sandbox_rec *r)
-{
-	return r->net_due_us != 0 && r->net_due_us < r->end_us ? r->net_due_us : r->end_us;
-}
-
 static int put_marked(struct txn *t, const struct sandbox_rec *before, int64_t net_due_us, struct err *e)
 {
 	struct sandbox_rec now = *before;

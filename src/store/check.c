@@ -89,7 +89,7 @@ static int check_row(void *ctx, const struct sandbox_rec *r, struct err *e)
 	n->running += sandbox_state_runs(r->state);
 	c->listed += state_listed(r->state);
 	c->due += r->due_us > 0;
-	if (r->state == SB_RUNNING && (r->machine[0] == '\0' || r->due_us != r->end_us))
+	if (r->state == SB_RUNNING && (r->machine[0] == '\0' || r->due_us != running_due(r)))
 		store_say(&c->a, "sandbox %s: running without a machine or a deadline", r->id);
 	if (r->due_us <= 0 && r->state != SB_PAUSED)
 		store_say(&c->a, "sandbox %s: in state %d and never due", r->id, r->state);

@@ -13,6 +13,11 @@ bool sandbox_state_runs(uint8_t state)
 	return state == SB_RUNNING || state == SB_SNAPSHOTTING;
 }
 
+int64_t running_due(const struct sandbox_rec *r)
+{
+	return r->net_due_us != 0 && r->net_due_us < r->end_us ? r->net_due_us : r->end_us;
+}
+
 bool state_listed(uint8_t state)
 {
 	return state != SB_STARTING && state != SB_KILLING;
