@@ -11,6 +11,14 @@ static char *decode_part(char *s)
 	return form_decode(s, strlen(s), s, strlen(s) + 1) < 0 ? NULL : s;
 }
 
+static bool has_key(const struct list_request *r, const char *key)
+{
+	for (size_t i = 0; i < r->q.nmeta; i++)
+		if (strcmp(r->pairs[2 * i], key) == 0)
+			return true;
+	return false;
+}
+
 /* "k=v&k2=v2", each part still encoded once, into r->pairs. */
 static int split_pairs(struct list_request *r, struct err *e)
 {
@@ -31,6 +39,8 @@ static int split_pairs(struct list_request *r, struct err *e)
 		r->pairs[2 * r->q.nmeta + 1] = decode_part(value);
 		if (r->pairs[2 * r->q.nmeta] == NULL || r->pairs[2 * r->q.nmeta + 1] == NULL)
 			return err_set(e, ERR_INVALID, "metadata has a malformed escape");
+		if (*p == '\0' || has_key(r, p))     /* all pairs must match: of two for one key only one can be meant */
+			return err_set(e, ERR_INVALID, "metadata has %s key", *p == '\0' ? "an empty" : "a repeated");
 		r->q.nmeta++;
 		p = end;
 	}

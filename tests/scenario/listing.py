@@ -160,7 +160,8 @@ def metadata(w):
         r = api("GET", "/v2/sandboxes?metadata=" + encode([("app", "x")]))
         equal(r.header("x-total-running"), "2", "the total counts after the filter")
         equal(api.listed("limit=1&metadata=" + encode([("app", "x")])), [t.id, s.id], "filter and pages")
-    for bad in ("metadata=", "metadata=novalue", "metadata=a%3Db%3Dc", "metadata=a%3Db%26c"):
+    for bad in ("metadata=", "metadata=novalue", "metadata=a%3Db%3Dc", "metadata=a%3Db%26c", "metadata=%3Db",
+                "metadata=" + encode([("a", "b"), ("a", "c")])):
         error_body(api("GET", "/v2/sandboxes?" + bad), 400, "metadata")
 
 

@@ -70,6 +70,8 @@ static void test_list_refusals(void **state)
 		{ "startedAfter=", "startedAfter" }, { "startedAfter=2026-01-02T03:04:05+02:00", "startedAfter" }, /* a bare + is a space */
 		{ "metadata=", "metadata" }, { "metadata=a", "metadata" }, { "metadata=a%3Db%3Dc", "metadata" },
 		{ "metadata=a%3Db%26", "metadata" }, { "metadata=a%25zz%3Db", "metadata" }, { "metadata=%2525zz%3Db", "metadata" },
+		{ "metadata=%3Db", "empty key" }, { "metadata=a%3Db%26%3D", "empty key" }, { "metadata=a%3Db%26a%3Db", "repeated key" },
+		{ "metadata=a%3Db%26c%3Db%26%252561%3Dd", "repeated key" }, { "metadata=a%3Db%26A%3Db", NULL },
 		{ "template=", "template" }, { "nextToken=%zz", "nextToken" }, { "metadata=%zz", "metadata" },
 	};
 	struct list_request r;
@@ -167,7 +169,7 @@ static void test_metadata_bounds(void **state)
 	assert_true(r != NULL && query != NULL);
 	strcpy(query, "metadata=");
 	for (int i = 0; i <= META_PAIRS_MAX; i++)
-		strcat(query, i == 0 ? "a=b" : "%26a=b");
+		sprintf(query + strlen(query), "%sa%d=b", i == 0 ? "" : "%26", i);
 	assert_int_equal(list_read(&c, r, &e), -1);
 	assert_non_null(strstr(e.text, "pairs"));
 	memset(query + 9, 'a', META_QUERY_MAX);
