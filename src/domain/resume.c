@@ -52,7 +52,7 @@ static int next_step(struct resume *m, const struct sandbox_rec *r, int64_t now_
 	case SB_PAUSED:
 		return allowed(m, r, r->memory) ? STEP_ACT : sandbox_missing(r->id, e);
 	case SB_KILLING:
-		if (!r->handed && !m->traffic)
+		if (!r->handed && !m->traffic && !m->s->only_paused)
 			return err_set(e, ERR_CONFLICT, "Sandbox %s is being killed", r->id);
 		return sandbox_missing(r->id, e);
 	default:
@@ -195,11 +195,14 @@ static void undo(struct resume *m)
 /* The machine is awake and the row is another's: killed, or taken back by the reaper because this took too long. */
 static int lost(struct resume *m, struct sandbox_rec *r, struct err *e)
 {
+	const bool killed = r->state == SB_KILLING;
 	struct err why;
 
 	if (r->state == SB_PAUSED && pool_hibernate(driver(m), m->w.machine, r->memory, &why) < 0)
 		log_warn("sandbox %s: %s", m->id, why.text);
 	sandbox_rec_release(r);
+	if (killed && !m->traffic && m->s->only_paused)
+		return sandbox_missing(m->id, e);
 	return err_set(e, ERR_CONFLICT, "Sandbox %s was ended or paused while it was resumed", m->id);
 }
 

@@ -221,6 +221,30 @@ static void test_kill_paused(void **state)
 	world_agrees(w);
 }
 
+/* While it is being killed: connect and timeout say so, for a resume and all else it is gone (api.md 5.11, 5.12, 5.14). */
+static void test_killing(void **state)
+{
+	static const struct resume_spec only_paused = { .seconds = 60, .only_paused = true, .auto_pause = -1 };
+	struct world *w = *state;
+	struct sandbox_rec a, got;
+	bool resumed;
+	int64_t next;
+
+	world_create(w, 600, &a);
+	put_state(w, a.id, SB_KILLING, false);
+	assert_fails(w, resume(w, a.id, &minute, &got, &resumed), ERR_CONFLICT, "is being killed");
+	assert_fails(w, resume(w, a.id, &only_paused, &got, &resumed), ERR_NOT_FOUND, "doesn't exist");
+	assert_fails(w, sandbox_set_timeout(&w->d, &w->team, a.id, 60, &w->e), ERR_CONFLICT, "is being killed");
+	assert_fails(w, sandbox_extend(&w->d, &w->team, a.id, 60, &got, &w->e), ERR_CONFLICT, "is being killed");
+	assert_fails(w, sandbox_wake(&w->d, a.id, &got, &w->e), ERR_NOT_FOUND, "doesn't exist");
+	assert_fails(w, sandbox_pause(&w->d, w->team.id, a.id, true, &w->e), ERR_NOT_FOUND, "doesn't exist");
+	assert_fails(w, sandbox_get(&w->d, w->team.id, a.id, &got, &w->e), ERR_NOT_FOUND, "doesn't exist");
+	world_advance(w, 61 * US_PER_S);
+	assert_int_equal(reap_once(&w->d, &next, &w->e), 1);
+	assert_int_equal(world_state(w, a.id), 0);
+	world_agrees(w);
+}
+
 /* Paused ones do not count, resuming ones do. */
 static void test_limit(void **state)
 {
@@ -648,7 +672,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_pause), T(test_audit_aligns), T(test_audit_cannot_wake), T(test_resume), T(test_reboot), T(test_kill_paused), T(test_limit),
+		T(test_pause), T(test_audit_aligns), T(test_audit_cannot_wake), T(test_resume), T(test_reboot), T(test_kill_paused), T(test_killing), T(test_limit),
 		T(test_auto_pause), T(test_spec),
 		T(test_traffic), T(test_pool_fails), T(test_gone), T(test_repair), T(test_away), T(test_list), T(test_pauses_join),
 		T(test_resumes_share), T(test_melee),
