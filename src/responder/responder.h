@@ -97,8 +97,8 @@ void json_sample_time(struct jw *w, int64_t us);
 void json_time(struct jw *w, const char *key, int64_t us);    /* RFC 3339; 0 is null */
 /* A template of the team with that slug. */
 void json_template(struct jw *w, const struct template_rec *t, const char *slug);
-/* Likewise with its builds; without: there are no more of them. */
-void json_template_builds(struct jw *w, const struct template_rec *t, const char *slug, bool with_build);
+/* Likewise with its builds. */
+void json_template_builds(struct jw *w, const struct template_rec *t, const char *slug);
 void json_sandbox(struct jw *w, const struct domain *d, const struct sandbox_rec *r);
 void json_sandbox_detail(struct jw *w, const struct domain *d, const struct sandbox_rec *r);
 void json_sandbox_listed(struct jw *w, const char *id, const struct sandbox_glance *g);

@@ -54,7 +54,7 @@ void json_template(struct jw *w, const struct template_rec *t, const char *slug)
 	jw_close(w, '}');
 }
 
-void json_template_builds(struct jw *w, const struct template_rec *t, const char *slug, bool with_build)
+void json_template_builds(struct jw *w, const struct template_rec *t, const char *slug)
 {
 	jw_open(w, '{');
 	jw_kstr(w, "templateID", t->id);
@@ -63,15 +63,13 @@ void json_template_builds(struct jw *w, const struct template_rec *t, const char
 	times(w, t);
 	jw_key(w, "builds");
 	jw_open(w, '[');
-	if (with_build) {
-		jw_open(w, '{');
-		sizes(w, t);
-		jw_kstr(w, "status", "ready");
-		json_time(w, "createdAt", t->updated_us);
-		json_time(w, "updatedAt", t->updated_us);
-		json_time(w, "finishedAt", t->updated_us);
-		jw_close(w, '}');
-	}
+	jw_open(w, '{');
+	sizes(w, t);
+	jw_kstr(w, "status", "ready");
+	json_time(w, "createdAt", t->updated_us);
+	json_time(w, "updatedAt", t->updated_us);
+	json_time(w, "finishedAt", t->updated_us);
+	jw_close(w, '}');
 	jw_close(w, ']');
 	jw_close(w, '}');
 }

@@ -75,11 +75,15 @@ int template_show(struct call *c, struct err *e)
 	struct page_request r;
 	struct jw w;
 
-	if (take_page(c, &r, e) < 0 || template_get(c->d, &c->team, c->param[0], &t, e) < 0)
+	if (take_page(c, &r, e) < 0)
+		return -1;
+	if (r.next_token != NULL)            /* its one build is on the first page, which names no other */
+		return err_set(e, ERR_INVALID, "Invalid next token");
+	if (template_get(c->d, &c->team, c->param[0], &t, e) < 0)
 		return -1;
 	c->status = 200;
 	jw_init(&w, &c->out);
-	json_template_builds(&w, &t, c->team.slug, r.next_token == NULL);
+	json_template_builds(&w, &t, c->team.slug);
 	template_rec_release(&t);
 	return 0;
 }

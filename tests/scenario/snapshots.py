@@ -427,6 +427,7 @@ def templates(w):
     one = api.must(200, "GET", "/templates/" + r["templateID"])
     equal((one["templateID"], len(one["builds"]), one["builds"][0]["buildID"], one["builds"][0]["status"]), (r["templateID"], 1, r["buildID"], "ready"),
           "by id: %r" % one)
+    error_body(api("GET", "/templates/%s?nextToken=x" % r["templateID"]), 400, "next token")
     error_body(api("GET", "/templates/tpl-0"), 404)
     error_body(w.other()("GET", "/templates/" + r["templateID"]), 403)
     equal(api.must(200, "GET", "/templates/aliases/tpl-0"), {"templateID": r["templateID"], "public": True}, "by alias")

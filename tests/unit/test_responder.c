@@ -328,6 +328,8 @@ static const struct {
 	{ { SB, "GET", "/sandboxes/metrics?sandbox_ids=i1%2Ci2", NULL, { KEY } }, 200, "{\"sandboxes\":{}}" },
 	{ { SB, "GET", "/sandboxes/metrics?sandbox_ids=i1,i1", NULL, { KEY } }, 400, "twice" },
 	{ { SB, "GET", "/sandboxes/metrics?sandbox_ids=,", NULL, { KEY } }, 400, "sandbox_ids" },
+	{ { "hutch-templates", "GET", "/templates/x?nextToken=x", NULL, { KEY } }, 400, "Invalid next token" },
+	{ { "hutch-templates", "GET", "/templates/x?nextToken=", NULL, { KEY } }, 404, "{\"code\":404," },
 	{ { SB, "GET", "/sandboxes/i123/logs", NULL, { KEY } }, 200, "{\"logs\":[],\"logEntries\":[]}" },
 	{ { SB, "GET", "/sandboxes/i123/logs?limit=1001", NULL, { KEY } }, 400, "limit" },
 	{ { SB, "GET", "/sandboxes/i123/logs?limit=0", NULL, { KEY } }, 200, "{\"logs\":[]," },
