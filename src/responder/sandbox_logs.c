@@ -295,12 +295,12 @@ int sandbox_logs_v1(struct call *c, struct err *e)
 	int status;
 
 	if (take_sandbox_id(c, id, e) < 0 || call_query_int(c, "start", 0, LATEST_MS, &start, e) < 0 ||
-	    call_query_int(c, "limit", 0, LINES_MAX, &limit, e) < 0)
+	    call_query_int(c, "limit", 0, INT32_MAX, &limit, e) < 0)
 		return -1;
 	l.id = id;
 	l.from_us = start * US_PER_MS > now - KEEP_US ? start * US_PER_MS : now - KEEP_US;
 	l.to_us = INT64_MAX;
-	l.limit = (size_t)limit;
+	l.limit = limit < LINES_MAX ? (size_t)limit : LINES_MAX;     /* unlike version 2 it names no most */
 	status = logs_find(c, &l, e);
 	if (status == 0) {
 		c->status = 200;
