@@ -374,7 +374,7 @@ int ctl_env(struct ctl *ctl, int argc, char **argv)
 	};
 	const char *team = DEFAULT_TEAM, *url = NULL;
 	bool tls = false;
-	char fallback[512], key[45];
+	char made[512], key[45];
 	struct team_rec rec;
 	struct err e;
 	int c, status;
@@ -395,11 +395,14 @@ int ctl_env(struct ctl *ctl, int argc, char **argv)
 		return 1;
 	if (team_make(&ctl->domain, team, &rec, key, &e) < 0)
 		return ctl_failed(ctl, "%s", e.text);
-	snprintf(fallback, sizeof fallback, "http://%s", ctl->conf.domain);
-	if (!tls) {
-		print_export("E2B_API_URL", url != NULL ? url : fallback);
-		print_export("E2B_SANDBOX_URL", url != NULL ? url : fallback);
+	snprintf(made, sizeof made, tls ? "https://api.%s" : "http://%s", ctl->conf.domain);
+	if (url == NULL)
+		url = made;
+	if (!tls) {                          /* else clients make them of the domain */
+		print_export("E2B_API_URL", url);
+		print_export("E2B_SANDBOX_URL", url);
 	}
+	print_export("E2B_TWIN_URL", url);
 	print_export("E2B_API_KEY", key);
 	print_export("E2B_DOMAIN", ctl->conf.domain);
 	return 0;

@@ -20,7 +20,7 @@ static const struct ctl_command commands[] = {
 	{ "env", "", "print the export lines of a client",
 	  "  --team NAME      team whose key is printed; made if it is not there (default: " DEFAULT_TEAM ")\n"
 	  "  --url URL        where the web server answers (default: http://DOMAIN)\n"
-	  "  --tls            https with wildcard names: only key and domain are needed\n", ctl_env },
+	  "  --tls            https with wildcard names: clients need only key and domain\n", ctl_env },
 	{ "init", "", "make directories, secret and records of a new instance (what is there stays)",
 	  "  --user NAME      whose programs use them: the web server's user (default: who runs this)\n", ctl_init },
 	{ "key", "new TEAM | token TEAM | list TEAM | revoke KEY | import FILE", "make, show or end keys of a team",

@@ -741,6 +741,35 @@ static void test_options(void **state)
 	buf_release(&out);
 }
 
+/* What a client's shell, and a runtime that injects the address, are told. */
+static void test_env(void **state)
+{
+	static const struct { const char *option, *value, *api, *twin; } rows[] = {
+		{ NULL, NULL, "export E2B_API_URL='http://", "export E2B_TWIN_URL='http://" },
+		{ "--url", "https://x.test", "export E2B_API_URL='https://x.test'\n", "export E2B_TWIN_URL='https://x.test'\n" },
+		{ "--tls", NULL, NULL, "export E2B_TWIN_URL='https://api." },
+	};
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 1 << 20);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		char *argv[] = { (char *)(uintptr_t)"hutchctl", (char *)(uintptr_t)"env", (char *)(uintptr_t)rows[i].option,
+				 (char *)(uintptr_t)rows[i].value, NULL };
+
+		buf_reset(&out);
+		assert_int_equal(run(argv, NULL, "", 0, &out), 0);
+		assert_non_null(strstr(buf_str(&out), rows[i].twin));
+		assert_non_null(strstr(buf_str(&out), "export E2B_API_KEY='e2b_"));
+		assert_non_null(strstr(buf_str(&out), "export E2B_DOMAIN='"));
+		if (rows[i].api != NULL)
+			assert_non_null(strstr(buf_str(&out), rows[i].api));
+		else
+			assert_null(strstr(buf_str(&out), "_API_URL"));
+	}
+	buf_release(&out);
+}
+
 /* ---- group ---- */
 
 static void read_line(const char *name, char *out, size_t max)
@@ -820,6 +849,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_rate_limit),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_env),
 	};
 
 	return cmocka_run_group_tests_name("responder", tests, setup, teardown);
