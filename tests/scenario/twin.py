@@ -40,6 +40,9 @@ def profile(w):
             equal((r.status, r.body), (404, REST_GAP), "snapshots of files alone")
             r = w.api("POST", "/sandboxes/%s/connect" % s.id, {"timeout": 60, "memory": False})
             equal((r.status, r.body), (404, REST_GAP), "starting on the files alone")
+            for path, body in (("/v2/sandboxes", {"templateID": "base", "autoPause": True, "autoPauseMemory": False}),
+                               ("/sandboxes/%s/connect" % s.id, {"timeout": 60, "memory": False})):
+                error_body(w.api("POST", path, body, key=None), 401)
             if w.where:
                 guest(w, s)
         error_body(w.api("DELETE", "/sandboxes/" + NOBODY), 404, NOBODY)
