@@ -312,7 +312,8 @@ int sandboxes_use(struct domain *d, struct use *out, struct err *e);
 /* Whether the local node takes sandboxes: in another state than NODE_READY creates and resumes on it are refused (ERR_UNAVAILABLE), all that
  * runs goes on, and what sleeps can be removed. */
 enum node_status { NODE_READY, NODE_DRAINING, NODE_STANDBY };
-int node_status_get(struct domain *d, enum node_status *out, struct err *e);
+/* *since_us: when it was last changed; before the first change, when the machine started. */
+int node_status_get(struct domain *d, enum node_status *out, int64_t *since_us, struct err *e);
 int node_status_set(struct domain *d, enum node_status status, struct err *e);
 
 /* ---- counts of all serving programs since the machine's start (or since RUN/counts was made) ---- */

@@ -126,6 +126,7 @@ int sandboxes_use(struct domain *d, struct use *out, struct err *e)
 /* ---- the machine pool ---- */
 
 #define NODE_RECORD "node"
+#define NODE_SINCE "node-since"      /* when that was changed; not there before the first change */
 
 static int node_status_read(struct txn *t, enum node_status *out, struct err *e)
 {
@@ -153,28 +154,43 @@ int node_takes(struct txn *t, uint8_t pool_kind, struct err *e)
 	return -1;
 }
 
-int node_status_get(struct domain *d, enum node_status *out, struct err *e)
+int node_status_get(struct domain *d, enum node_status *out, int64_t *since_us, struct err *e)
 {
 	struct txn *t;
 	int got;
 
+	*since_us = 0;
 	if (txn_read(d->store, &t, e) < 0)
 		return -1;
 	got = node_status_read(t, out, e);
+	if (got == 0)
+		got = store_numbers_get(t, NODE_SINCE, since_us, 1, e);
 	txn_abort(t);
+	if (*since_us == 0)
+		*since_us = d->anchor_wall_us;
 	return got;
+}
+
+static int node_status_put(struct domain *d, struct txn *t, enum node_status status, struct err *e)
+{
+	const int64_t now = domain_now(d);
+	uint8_t byte = (uint8_t)status;
+	enum node_status was = status;
+
+	if (node_status_read(t, &was, e) < 0)
+		return -1;
+	if (was == status)
+		return 0;
+	if (store_numbers_put(t, NODE_SINCE, &now, 1, e) < 0)
+		return -1;
+	return store_meta_put(t, NODE_RECORD, &byte, sizeof byte, e);
 }
 
 int node_status_set(struct domain *d, enum node_status status, struct err *e)
 {
-	uint8_t byte = (uint8_t)status;
 	struct txn *t;
 
 	if (txn_write(d->store, &t, e) < 0)
 		return -1;
-	if (store_meta_put(t, NODE_RECORD, &byte, sizeof byte, e) < 0) {
-		txn_abort(t);
-		return -1;
-	}
-	return txn_commit(t, e);
+	return txn_end(t, node_status_put(d, t, status, e), e);
 }

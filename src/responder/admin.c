@@ -167,9 +167,10 @@ static int json_node(struct call *c, struct jw *w, struct err *e)
 	struct err why;
 	size_t n;
 	enum node_status status = NODE_READY;
+	int64_t since = 0;
 	bool up;
 
-	if (sandboxes_use(c->d, &use, e) < 0 || node_status_get(c->d, &status, e) < 0)
+	if (sandboxes_use(c->d, &use, e) < 0 || node_status_get(c->d, &status, &since, e) < 0)
 		return -1;
 	up = pool_templates(c->d->pool, &templates, &n, &why) == 0;
 	free(templates);
@@ -180,7 +181,7 @@ static int json_node(struct call *c, struct jw *w, struct err *e)
 	jw_kstr(w, "version", PACKAGE_VERSION);
 	jw_kstr(w, "commit", "");
 	jw_kstr(w, "status", up ? status_names[status] : "unhealthy");
-	json_time(w, "statusChangedAt", c->d->anchor_wall_us);
+	json_time(w, "statusChangedAt", since);
 	jw_kint(w, "sandboxCount", (int64_t)(use.state[SB_RUNNING] + use.state[SB_SNAPSHOTTING]));
 	json_node_metrics(w, c->d, &use);
 	json_machine(w);

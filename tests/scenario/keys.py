@@ -129,7 +129,9 @@ def operator(w):
         equal(admin(w, "POST", "/nodes/local", {"status": "draining"}).status, 204, "drain")
         try:
             error_body(t.api("POST", "/v2/sandboxes", {"templateID": "base"}), 503, "draining")
-            equal(admin(w, "GET", "/nodes/local").json()["status"], "draining", "status")
+            drained = admin(w, "GET", "/nodes/local").json()
+            equal(drained["status"], "draining", "status")
+            check(drained["statusChangedAt"] > node["statusChangedAt"], "since when", drained)
             equal(t.api("GET", "/sandboxes/" + s.id).status, 200, "what runs goes on")
             t.api.must(204, "POST", "/sandboxes/%s/pause" % s.id, {})
             for path, body in (("connect", {"timeout": 30}), ("resume", {"timeout": 30})):

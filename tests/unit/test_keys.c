@@ -530,13 +530,41 @@ static void test_across(void **state)
 	world_agrees(w);
 }
 
+/* The status and since when: a change to what it is already is none, and both outlive the program. */
+static void test_node(void **state)
+{
+	struct world *w = *state;
+	enum node_status status;
+	int64_t since, changed;
+
+	world_freeze(w);
+	assert_done(w, node_status_get(&w->d, &status, &since, &w->e));
+	assert_int_equal(status, NODE_READY);
+	assert_int_equal(since, w->d.anchor_wall_us);
+	world_advance(w, 5 * US_PER_S);
+	changed = domain_now(&w->d);
+	for (int i = 0; i < 2; i++) {
+		assert_done(w, node_status_set(&w->d, NODE_DRAINING, &w->e));
+		world_advance(w, 5 * US_PER_S);
+	}
+	world_reopen(w);
+	assert_done(w, node_status_get(&w->d, &status, &since, &w->e));
+	assert_int_equal(status, NODE_DRAINING);
+	assert_int_equal(since, changed);
+	changed = domain_now(&w->d);                 /* the time goes on, from what it is now */
+	assert_done(w, node_status_set(&w->d, NODE_READY, &w->e));
+	assert_done(w, node_status_get(&w->d, &status, &since, &w->e));
+	assert_int_equal(status, NODE_READY);
+	assert_true(since >= changed && since <= domain_now(&w->d));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 	const struct CMUnitTest tests[] = {
 		T(test_manage), T(test_use), T(test_login_key), T(test_auth_team), T(test_auth_user), T(test_anonymous), T(test_key_file),
 		T(test_bad_key_file), T(test_start), T(test_start_somebody), T(test_admin_token), T(test_limits), T(test_rate),
-		T(test_rate_many), T(test_counts), T(test_across),
+		T(test_rate_many), T(test_counts), T(test_across), T(test_node),
 	};
 
 	return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
