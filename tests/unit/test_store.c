@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -701,6 +702,85 @@ static void test_threads(void **state)
 	assert_int_equal((intptr_t)reader(f), 100);
 }
 
+struct rewriter {
+	struct store *st;
+	atomic_bool over;
+	int rounds;
+	bool bad;
+};
+
+/* Every commit moves all rows: a copy of two halves would show it. */
+static void *rewrite(void *p)
+{
+	enum { ROWS = 200 };
+	struct rewriter *w = p;
+	struct err e;
+
+	while (!w->over && !w->bad) {
+		struct sandbox_rec was, now;
+		struct txn *t;
+		int status = txn_write(w->st, &t, &e);
+
+		if (status < 0)
+			break;
+		for (int i = 0; status == 0 && i < ROWS; i++) {
+			sandbox(&was, TEAM, i, w->rounds % 2 == 0 ? SB_PAUSED : SB_RUNNING, 100 + w->rounds, 1000 + w->rounds);
+			sandbox(&now, TEAM, i, w->rounds % 2 == 0 ? SB_RUNNING : SB_PAUSED, 101 + w->rounds, 1001 + w->rounds);
+			status = store_sandbox_put(t, w->rounds == 0 ? NULL : &was, &now, &e);
+		}
+		if (status < 0)
+			txn_abort(t);
+		w->bad = status < 0 || txn_commit(t, &e) < 0;
+		w->rounds++;
+	}
+	return NULL;
+}
+
+static int copy_records(const char *from, const char *to)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		execlp("mdb_copy", "mdb_copy", from, to, (char *)NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* What docs/install.md says about backing up: LMDB's own program copies the records of one instant while they are written. */
+static void test_copy(void **state)
+{
+	struct fixture *f = *state, copy;
+	struct rewriter w = { .st = f->st };
+	pthread_t thread;
+	int got = 0, found = 0;
+
+	teams_made(f);
+	assert_int_equal(pthread_create(&thread, NULL, rewrite, &w), 0);
+	for (int i = 0; i < 3 && got == 0 && found == 0; i++) {
+		snprintf(copy.db, sizeof copy.db, "%s/%d", f->dir, i);
+		assert_int_equal(mkdir(copy.db, 0700), 0);
+		got = copy_records(f->db, copy.db);
+		if (got == 0) {
+			assert_int_equal(store_open(copy.db, 64, &copy.st, &copy.e), 0);
+			found = problems(&copy, print_problem);
+			store_close(copy.st);
+		}
+	}
+	w.over = true;
+	pthread_join(thread, NULL);
+	if (got == 127) {
+		print_message("there is no mdb_copy\n");
+		skip();
+	}
+	assert_int_equal(got, 0);
+	assert_int_equal(found, 0);
+	assert_false(w.bad);
+	assert_int_equal(problems(f, print_problem), 0);
+}
+
 static pthread_barrier_t all_there;
 
 static void *hold_slot(void *p)
@@ -768,7 +848,7 @@ int main(void)
 		T(test_open), T(test_owner), T(test_schema), T(test_open_fails), T(test_teams), T(test_templates), T(test_row_life),
 		T(test_check_finds), T(test_damaged), T(test_walk), T(test_due), T(test_walk_rows), T(test_events), T(test_event_layouts), T(test_outbox), T(test_deliveries),
 		T(test_full),
-		T(test_threads), T(test_readers_full),
+		T(test_threads), T(test_copy), T(test_readers_full),
 	};
 
 	umask(022);                                  /* modes are looked at */
