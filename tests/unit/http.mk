@@ -18,6 +18,12 @@ tests_unit_test_docs_LDADD = $(RESPONDER_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += docs/api.md docs/configure.md
 tests_unit_test_body_LDADD = $(RESPONDER_LIBS) $(CMOCKA_LIBS)
 
+# handlers on real records
+check_PROGRAMS += tests/unit/test_logs
+TESTS += tests/unit/test_logs
+tests_unit_test_logs_CPPFLAGS = $(UNIT_CPPFLAGS) -I$(top_srcdir)/src/responder
+tests_unit_test_logs_LDADD = tests/unit/libworld.a tests/unit/libscratch.a $(RESPONDER_LIBS) $(CMOCKA_LIBS)
+
 # the built programs, by CGI and FastCGI
 check_PROGRAMS += tests/unit/test_responder
 TESTS += tests/unit/test_responder

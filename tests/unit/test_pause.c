@@ -245,6 +245,26 @@ static void test_killing(void **state)
 	world_agrees(w);
 }
 
+/* While it is being resumed a pause neither waits nor joins; a kill goes before both (api.md 5.10). */
+static void test_pause_resuming(void **state)
+{
+	struct world *w = *state;
+	struct sandbox_rec a;
+	int64_t next;
+
+	world_create(w, 600, &a);
+	assert_done(w, sandbox_pause(&w->d, NULL, a.id, true, &w->e));
+	put_state(w, a.id, SB_RESUMING, true);
+	assert_fails(w, sandbox_pause(&w->d, w->team.id, a.id, true, &w->e), ERR_CONFLICT, "cannot be paused while in 'resuming' state");
+	assert_int_equal(world_state(w, a.id), SB_RESUMING);
+	assert_done(w, sandbox_kill(&w->d, w->team.id, a.id, "request", &w->e));
+	while (world_rows(w) > 0) {
+		world_advance(w, 61 * US_PER_S);
+		assert_true(reap_once(&w->d, &next, &w->e) >= 0);
+	}
+	world_agrees(w);
+}
+
 /* Paused ones do not count, resuming ones do. */
 static void test_limit(void **state)
 {
@@ -672,8 +692,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_pause), T(test_audit_aligns), T(test_audit_cannot_wake), T(test_resume), T(test_reboot), T(test_kill_paused), T(test_killing), T(test_limit),
-		T(test_auto_pause), T(test_spec),
+		T(test_pause), T(test_audit_aligns), T(test_audit_cannot_wake), T(test_resume), T(test_reboot), T(test_kill_paused), T(test_killing),
+		T(test_pause_resuming), T(test_limit), T(test_auto_pause), T(test_spec),
 		T(test_traffic), T(test_pool_fails), T(test_gone), T(test_repair), T(test_away), T(test_list), T(test_pauses_join),
 		T(test_resumes_share), T(test_melee),
 	};

@@ -116,6 +116,35 @@ static void test_thin(void **state)
 	sampler_free(s);
 }
 
+/* Every range has its step, and the next one from its bound on (api.md 5.17). */
+static void test_steps(void **state)
+{
+	enum { H = 3600, DAY = 24 * H, FINE = 30 };
+	static const struct { int range_s, step_s; } cases[] = {
+		{ 6 * H - 30, 30 }, { 6 * H, 60 }, { 12 * H - 60, 60 }, { 12 * H, 120 }, { DAY - 120, 120 }, { DAY, 300 }, { 7 * DAY - 300, 300 },
+		{ 7 * DAY, 900 }, { 8 * DAY, 900 },
+	};
+	static const char id[] = "i00000000000000000000";
+	const int64_t end = 1900000800LL / DAY * DAY * US_PER_S;     /* steps count from there */
+	struct world *w = *state;
+	struct txn *t;
+
+	assert_done(w, txn_write(w->d.store, &t, &w->e));
+	for (int s = 8 * DAY; s > 0; s -= FINE) {
+		struct sample x = { .us = end - s * US_PER_S, .cpu_count = 1 };
+
+		memcpy(x.team, w->team.id, sizeof x.team);
+		assert_done(w, store_sample_put(t, id, &x, &w->e));
+	}
+	assert_done(w, txn_commit(t, &w->e));
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct series *x = samples_of(w, w->team.id, id, end - cases[i].range_s * US_PER_S, end);
+
+		assert_int_equal(x->n, cases[i].range_s / cases[i].step_s);
+		assert_int_equal(x->s[1].us - x->s[0].us, cases[i].step_s * US_PER_S);
+	}
+}
+
 static int add_team(void *ctx, const struct team_sample *s, struct err *e)
 {
 	struct team_sample *last = ctx;
@@ -162,7 +191,7 @@ static void test_pool_away(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
-	const struct CMUnitTest tests[] = { T(test_values), T(test_thin), T(test_teams), T(test_pool_away) };
+	const struct CMUnitTest tests[] = { T(test_values), T(test_thin), T(test_steps), T(test_teams), T(test_pool_away) };
 
 	return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
 }
