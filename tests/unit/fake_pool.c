@@ -31,10 +31,23 @@ void fake_state_free(struct fake_state *s)
 	munmap(s, sizeof *s);
 }
 
+/* The last one takes the place of the one that goes. Whoever is killed in the middle of it has said what is to be done. */
+static void fill_gap(struct fake_state *s)
+{
+	const size_t last = s->gap_last;
+
+	s->machine[s->gap - 1] = s->machine[last];
+	s->n = last;
+	s->gap = 0;
+}
+
 static void lock(struct fake_state *s)
 {
-	if (pthread_mutex_lock(&s->lock) != 0)       /* its holder was killed: one array of plain values, nothing to repair */
-		pthread_mutex_consistent(&s->lock);
+	if (pthread_mutex_lock(&s->lock) == 0)
+		return;
+	pthread_mutex_consistent(&s->lock);          /* its holder was killed */
+	if (s->gap != 0)
+		fill_gap(s);
 }
 
 static void unlock(struct fake_state *s)
@@ -89,18 +102,28 @@ static bool knows(struct fake_state *s, const char *template_id)
 	return false;
 }
 
+/* One more is there only once it is whole: a process that works on the state may be killed at any instant. */
+static void add(struct fake_state *s, const char *machine, const char *ref, int64_t claimed_us)
+{
+	struct pool_machine *m = &s->machine[s->n];
+
+	snprintf(m->id, MACHINE_ID_LEN, "%s", machine);
+	snprintf(m->claim_ref, SANDBOX_ID_LEN, "%s", ref);
+	m->claimed_us = claimed_us;
+	m->hibernated = false;
+	s->n++;
+}
+
 static void take(struct fake_state *s, const char *ref, char machine[MACHINE_ID_LEN])
 {
+	char id[MACHINE_ID_LEN];
 	size_t i;
 
 	lock(s);
 	i = find_ref(s, ref);
 	if (i == s->n && s->n < FAKE_MACHINES) {
-		s->n++;
-		snprintf(s->machine[i].id, MACHINE_ID_LEN, "sb_%020u", ++s->serial);
-		snprintf(s->machine[i].claim_ref, SANDBOX_ID_LEN, "%s", ref);
-		s->machine[i].claimed_us = wall_us();
-		s->machine[i].hibernated = false;
+		snprintf(id, sizeof id, "sb_%020u", ++s->serial);
+		add(s, id, ref, wall_us());
 	}
 	snprintf(machine, MACHINE_ID_LEN, "%s", s->machine[i].id);
 	unlock(s);
@@ -170,8 +193,11 @@ static int fake_claim(struct pool *p, const struct pool_shape *shape, const char
 
 static void remove_at(struct fake_state *s, size_t i)
 {
-	if (i < s->n)
-		s->machine[i] = s->machine[--s->n];
+	if (i == s->n)
+		return;
+	s->gap_last = s->n - 1;
+	s->gap = i + 1;
+	fill_gap(s);
 }
 
 static int fake_release(struct pool *p, const char *machine, struct json_object **lines, struct err *e)
@@ -467,11 +493,7 @@ bool fake_sleeps(struct fake_state *s, const char *machine)
 void fake_add(struct fake_state *s, const char *machine, const char *ref, int64_t claimed_us)
 {
 	lock(s);
-	snprintf(s->machine[s->n].id, MACHINE_ID_LEN, "%s", machine);
-	snprintf(s->machine[s->n].claim_ref, SANDBOX_ID_LEN, "%s", ref);
-	s->machine[s->n].claimed_us = claimed_us;
-	s->machine[s->n].hibernated = false;
-	s->n++;
+	add(s, machine, ref, claimed_us);
 	unlock(s);
 }
 

@@ -21,6 +21,7 @@ struct fake_state {
 	pthread_mutex_t lock;
 	struct pool_machine machine[FAKE_MACHINES];
 	atomic_size_t n;
+	atomic_size_t gap, gap_last;             /* 1 + the place of a machine that goes, 0 = none; and the place of the last one */
 	struct pool_checkpoint checkpoint[FAKE_CHECKPOINTS_MAX];
 	atomic_size_t checkpoints;
 	char last_checkpoint[MACHINE_ID_LEN];    /* that a claim was made from, "" = none */
