@@ -19,6 +19,7 @@
 /* The control plane's paths, whoever serves them; never for what comes through a proxy (guest.md 8.3). */
 #define ENVD_RESERVED_MAX 16         /* bytes of the longest, with its NUL */
 #define ENVD_RESERVED_TEXT "This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL"
+#define ENVD_TOKEN_TEXT "unauthorized access, please provide a valid access token or method signing if supported"
 /* The one that a decoded and cleaned path is, or NULL. */
 const char *envd_reserved(const char *path, size_t n);
 

@@ -21,7 +21,8 @@
 #include "hutch/when.h"
 
 #define PATIENCE_MS 10000       /* for the head */
-#define SKIP_MS 2000            /* for the rest of the body */
+#define SKIP_MS 10000           /* for the rest of the body, in all */
+#define SILENCE_MS 2000         /* within it */
 #define LINGER_MS 1000          /* for the client to stop sending and see the answer */
 
 /* Does the field's value contain word? Case aside. */
@@ -153,7 +154,9 @@ static void skip_body(int fd, const struct h1_head *head, const char *p, size_t 
 	for (size_t total = 0; total < H1_SKIP_MAX; total += n) {
 		if (head->chunked ? chunked_scan(&c, p, n) < 0 || chunked_done(&c) : (left -= (int64_t)n) <= 0)
 			return;
-		n = receive(fd, scrap, sizeof scrap, until);
+		const int64_t silent = boot_us() + SILENCE_MS * US_PER_MS;
+
+		n = receive(fd, scrap, sizeof scrap, silent < until ? silent : until);
 		if (n == 0)
 			return;
 		p = scrap;

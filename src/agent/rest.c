@@ -204,7 +204,7 @@ static void serve(struct agent *a, struct h1_req *r)
 		return;
 	if (!is_open(r->head) && !token_ok(a, r)) {
 		journal_refused(&a->journal, "wrong access token", r->head->path.p, r->head->path.n);
-		rest_reply_error(r, 401, NULL, "unauthorized access, please provide a valid access token or method signing if supported");
+		rest_reply_error(r, 401, NULL, ENVD_TOKEN_TEXT);
 		return;
 	}
 	if (light_refuses(a, r))

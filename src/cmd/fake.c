@@ -117,7 +117,7 @@ static void send_reply(struct h1_req *r, json_object *reply)
 
 static void refuse_token(struct h1_req *r, const struct edge_request *q, const struct edge_answer *a)
 {
-	static const char body[] = "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or method signing if supported\"}";
+	static const char body[] = "{\"code\":401,\"message\":\"" ENVD_TOKEN_TEXT "\"}";
 
 	say(r, q, a, 401, "application/json", body);
 }

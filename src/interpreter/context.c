@@ -195,10 +195,10 @@ static bool place(const char *cwd, char out[PATH_MAX])
 static int start(struct contexts *t, struct context *c, struct kernel **k, struct err *e)
 {
 	char dir[PATH_MAX];
-	int rc = -1;
+	int rc;
 
 	if (!place(c->cwd, dir))
-		return err_set(e, ERR_NOT_FOUND, "the path is too long");
+		return err_set(e, ERR_NOT_FOUND, "Failed to set working directory: its path is too long");
 	rc = kernel_start(c->lang, c->language, t->run_dir, dir, k, e);
 	if (rc < 0 && e->kind == ERR_NOT_FOUND && c->ready)
 		rc = kernel_start(c->lang, c->language, t->run_dir, home(), k, e);
