@@ -76,7 +76,7 @@ static enum flow_end fill(struct loop *l, struct flow *f, size_t n)
 	return errno == EAGAIN ? FLOW_BLOCKED : FLOW_FROM_BROKEN;
 }
 
-enum flow_end flow_move(struct loop *l, struct flow *f, int64_t *left, bool *any)
+enum flow_end flow_move(struct loop *l, struct flow *f, int64_t *left)
 {
 	size_t turn = TURN_BYTES;
 	enum flow_end end;
@@ -98,7 +98,6 @@ enum flow_end flow_move(struct loop *l, struct flow *f, int64_t *left, bool *any
 		end = fill(l, f, n);
 		if (end != FLOW_DONE)
 			break;
-		*any = true;
 		turn -= f->in_pipe;
 		if (left != NULL)
 			*left -= (int64_t)f->in_pipe;

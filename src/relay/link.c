@@ -346,6 +346,7 @@ void link_connected(struct link *k, int up)
 		return;
 	}
 	link_state(k, LINK_STREAM);
+	k->try_up = true;                             /* an answer makes an event */
 	link_go(k);
 }
 
@@ -387,8 +388,22 @@ static bool hung_up(const struct link *k, uint32_t events)
 	return (events & EPOLLRDHUP) != 0 && !(k->state == LINK_STREAM && k->tunnel);
 }
 
+/* Which way bytes may go after such events. */
+static void note_ways(struct link *k, uint32_t events, bool up)
+{
+	bool ended = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+
+	if (ended || (events & (up ? EPOLLIN : EPOLLOUT)) != 0)
+		k->try_web = true;
+	if (ended || (events & (up ? EPOLLOUT : EPOLLIN)) != 0)
+		k->try_up = true;
+	if (up && ended)
+		k->up_over = true;
+}
+
 void link_event(struct link *k, uint32_t events, bool up)
 {
+	note_ways(k, events, up);
 	if (up || !hung_up(k, events))
 		link_go(k);
 	else if (k->state == LINK_ASKING)

@@ -1,6 +1,6 @@
 /*
- * One event loop. Every descriptor is watched edge-triggered for everything, once: an event means "go as far as you can", and no
- * interest has to be changed while streams run.
+ * One event loop. Every descriptor is watched edge-triggered: an event means "go as far as you can". Room to write is watched for from the
+ * first time that it is missing: a peer that reads makes an event of it each time, and a short request never needs one.
  */
 #include "config.h"
 
@@ -28,12 +28,28 @@ void loop_wake(struct loop *l)
 		log_error("relay: wake: %s", strerror(errno));
 }
 
-int loop_watch(struct loop *l, int fd, struct link *k, bool up)
+static int watch(struct loop *l, int op, int fd, struct link *k, bool up, uint32_t further)
 {
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET | further,
 				  .data.u64 = (uint64_t)(uintptr_t)k | (up ? UP_BIT : 0) };
 
-	return epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+	return epoll_ctl(l->epoll_fd, op, fd, &ev);
+}
+
+int loop_watch(struct loop *l, int fd, struct link *k, bool up)
+{
+	return watch(l, EPOLL_CTL_ADD, fd, k, up, 0);
+}
+
+void loop_watch_room(struct link *k, bool up)
+{
+	bool *watched = up ? &k->room_up : &k->room_web;
+
+	if (*watched)
+		return;
+	*watched = true;
+	if (watch(k->loop, EPOLL_CTL_MOD, up ? k->up : k->web, k, up, EPOLLOUT) < 0)
+		log_error("relay: watch: %s", strerror(errno));
 }
 
 void loop_ready(struct loop *l, struct link *k)
@@ -103,23 +119,18 @@ static void pause_accept(struct loop *l)
 	l->accept_again_us = boot_us() + ACCEPT_PAUSE_US;
 }
 
-static void accept_some(struct loop *l)
+/* One for each event: asking for the next would as a rule only tell that there is none. */
+static void accept_one(struct loop *l)
 {
 	const struct relay *r = l->relay;
+	bool room = atomic_load(&r->links) < r->opts.max_links + SURPLUS;
+	int fd = room ? accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 
-	for (int i = 0; i < EVENTS; i++) {
-		bool room = atomic_load(&r->links) < r->opts.max_links + SURPLUS;
-		int fd = room ? accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-
-		if (fd >= 0) {
-			admit(l, fd);
-			continue;
-		}
-		if (room && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
-			return;
+	if (fd >= 0) {
+		admit(l, fd);
+	} else if (!room || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)) {
 		log_warn("relay: accept: %s", room ? strerror(errno) : "too many connections");
 		pause_accept(l);
-		return;
 	}
 }
 
@@ -152,7 +163,7 @@ static void handle(struct loop *l, const struct epoll_event *ev)
 
 	if (ev->data.ptr == l->relay) {
 		if (!l->stopping)
-			accept_some(l);
+			accept_one(l);
 	} else if (ev->data.ptr == l) {
 		if (read(l->wake_fd, &drain, sizeof drain) < 0 && errno != EAGAIN)
 			log_error("relay: wake: %s", strerror(errno));

@@ -19,6 +19,7 @@
 
 #define PIPE_BYTES 65536        /* moved at once; the default size of a pipe */
 #define PIPES_KEPT 16
+#define FIRST_BYTES 8192        /* read of an answer to begin with */
 #define SCRATCH_BYTES 65536
 #define TURN_BYTES (1 << 20)    /* a link moves so much, then others have their turn */
 #define JOBS_MAX 64             /* links that wait for the node or a full backlog, in all loops */
@@ -70,7 +71,10 @@ struct link {
 	bool expects;                   /* the web server waits for 100 Continue */
 	size_t skipped;                 /* LINK_SKIP */
 	bool up_deaf;                   /* the upstream takes no more; it may still answer */
+	bool up_over;                   /* the upstream has ended; what it said before may still be unread */
 	bool answered;                  /* a byte came from the upstream */
+	bool try_up, try_web;           /* LINK_STREAM: bytes may go that way */
+	bool room_up, room_web;         /* watched for room to write, which is so once it was missing */
 	struct flow to_up, to_web;
 };
 
@@ -113,6 +117,7 @@ int loop_init(struct loop *l, struct relay *r, struct err *e);
 void loop_release(struct loop *l);
 void loop_wake(struct loop *l);
 int loop_watch(struct loop *l, int fd, struct link *k, bool up);
+void loop_watch_room(struct link *k, bool up);  /* from now on also for room to write; at once if there is some */
 void loop_ready(struct loop *l, struct link *k);
 
 /* link.c */
@@ -138,8 +143,8 @@ int head_forward(struct link *k, const struct h1_head *h, size_t head_len, size_
 
 /* flow.c */
 enum flow_end { FLOW_BLOCKED, FLOW_DONE, FLOW_EOF, FLOW_TURN, FLOW_FROM_BROKEN, FLOW_TO_BROKEN };
-/* Move bytes until something is in the way; *left (if given) bounds and counts them, *any is set when some came. */
-enum flow_end flow_move(struct loop *l, struct flow *f, int64_t *left, bool *any);
+/* Move bytes until something is in the way; *left (if given) bounds and counts them. */
+enum flow_end flow_move(struct loop *l, struct flow *f, int64_t *left);
 void flow_release(struct loop *l, struct flow *f);
 
 /* job.c: resolve (when ask) and connect in a thread that may wait. False when there are too many already. */

@@ -89,19 +89,25 @@ static enum flow_end move_chunked(struct link *k)
 	return FLOW_TURN;
 }
 
+static enum flow_end move_up(struct link *k)
+{
+	if (k->up_deaf || !flush_out(k) || k->mode == UP_NONE)
+		return FLOW_BLOCKED;
+	if (k->mode == UP_CHUNKED)
+		return move_chunked(k);
+	return flow_move(k->loop, &k->to_up, k->mode == UP_LENGTH ? &k->left : NULL);
+}
+
 /* Bytes towards the upstream. False when the link has ended. */
 static bool go_up(struct link *k)
 {
-	bool any = false;
-	enum flow_end end;
+	enum flow_end end = move_up(k);
 
-	if (k->up_deaf || !flush_out(k) || k->mode == UP_NONE)
-		return true;
-	if (k->mode == UP_CHUNKED)
-		end = move_chunked(k);
-	else
-		end = flow_move(k->loop, &k->to_up, k->mode == UP_LENGTH ? &k->left : NULL, &any);
+	k->try_up = false;
+	if (end == FLOW_BLOCKED && (k->out != NULL || k->to_up.in_pipe > 0))
+		loop_watch_room(k, true);
 	if (end == FLOW_TURN) {
+		k->try_up = true;
 		loop_ready(k->loop, k);
 	} else if (end == FLOW_DONE) {
 		k->mode = UP_NONE;
@@ -128,27 +134,52 @@ static void up_ended(struct link *k)
 		link_drop(k);
 }
 
+/* The first bytes are an answer's head, and often all of it: a copy costs less than a pipe. Few, and the first ones on the web server's
+ * socket: they fit, or it is no longer there. */
+static enum flow_end first_bytes(struct link *k)
+{
+	ssize_t n;
+
+	do
+		n = recv(k->up, k->loop->scratch, FIRST_BYTES, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? FLOW_BLOCKED : FLOW_FROM_BROKEN;
+	if (n == 0)
+		return FLOW_EOF;
+	k->answered = true;
+	k->req = (struct edge_request){ .host = NULL };
+	free(k->in);
+	k->in = NULL;
+	if (send(k->web, k->loop->scratch, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) != n)
+		return FLOW_TO_BROKEN;
+	/* a short read took all there was: more makes an event, but the end may have been told already */
+	return n < FIRST_BYTES && !k->up_over ? FLOW_BLOCKED : FLOW_DONE;
+}
+
 static void go_web(struct link *k)
 {
-	bool any = false;
-	enum flow_end end = flow_move(k->loop, &k->to_web, NULL, &any);
+	enum flow_end end = k->answered ? FLOW_DONE : first_bytes(k);
 
-	if (any && !k->answered) {
-		k->answered = true;
-		k->req = (struct edge_request){ .host = NULL };
-		free(k->in);
-		k->in = NULL;
-	}
-	if (end == FLOW_TURN)
+	if (end == FLOW_DONE)
+		end = flow_move(k->loop, &k->to_web, NULL);
+	k->try_web = false;
+	if (end == FLOW_BLOCKED && k->to_web.in_pipe > 0)
+		loop_watch_room(k, false);
+	if (end == FLOW_TURN) {
+		k->try_web = true;
 		loop_ready(k->loop, k);
-	else if (end == FLOW_EOF || (end == FLOW_FROM_BROKEN && !k->answered))
+	} else if (end == FLOW_EOF || (end == FLOW_FROM_BROKEN && !k->answered)) {
 		up_ended(k);
-	else if (end != FLOW_BLOCKED)
+	} else if (end != FLOW_BLOCKED) {
 		link_drop(k);
+	}
 }
 
 void stream_go(struct link *k)
 {
-	if (go_up(k))
+	if (k->try_up && !go_up(k))
+		return;
+	if (k->try_web)
 		go_web(k);
 }
