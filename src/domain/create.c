@@ -155,7 +155,7 @@ static int reserve(struct domain *d, const struct team_rec *team, const struct s
 {
 	struct txn *t;
 
-	if (check_full(d, r->pool_kind, e) < 0 || txn_write(d->store, &t, e) < 0)
+	if (check_full(d, r->pool_kind, e) < 0 || txn_write_step(d->store, &t, e) < 0)
 		return -1;
 	return txn_end(t, check_limit(t, team, e) < 0 ? -1 : store_sandbox_put(t, NULL, r, e), e);
 }

@@ -146,7 +146,7 @@ static int mark(struct domain *d, const char *team, const char *id, const char *
 	struct txn *t;
 	int status;
 
-	if (txn_write(d->store, &t, e) < 0)
+	if (txn_write_step(d->store, &t, e) < 0)
 		return -1;
 	if (find_killable(d, t, team, id, &r, e) < 0) {
 		txn_abort(t);

@@ -317,7 +317,7 @@ int txn_read(struct store *st, struct txn **out, struct err *e)
 	return 0;
 }
 
-int txn_write(struct store *st, struct txn **out, struct err *e)
+static int begin_write(struct store *st, bool step, struct txn **out, struct err *e)
 {
 	struct txn *t = calloc(1, sizeof *t);
 
@@ -329,8 +329,20 @@ int txn_write(struct store *st, struct txn **out, struct err *e)
 		free(t);
 		return -1;
 	}
+	/* LMDB heeds it for the whole environment only, but here nobody else of this process writes: the transaction has begun */
+	mdb_env_set_flags(st->env, MDB_NOMETASYNC, step);
 	*out = t;
 	return 0;
+}
+
+int txn_write(struct store *st, struct txn **out, struct err *e)
+{
+	return begin_write(st, false, out, e);
+}
+
+int txn_write_step(struct store *st, struct txn **out, struct err *e)
+{
+	return begin_write(st, true, out, e);
 }
 
 int txn_commit(struct txn *t, struct err *e)

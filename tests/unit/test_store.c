@@ -665,6 +665,26 @@ static void test_full(void **state)
 	committed(f, t);
 }
 
+/* A step waits for the disk once less, and only a step does: LMDB heeds that flag for all that the process writes. */
+static void test_step(void **state)
+{
+	struct fixture *f = *state;
+	unsigned flags = 0;
+	struct txn *t;
+
+	teams_made(f);
+	for (int i = 0; i < 4; i++) {
+		bool step = i % 2 == 0;
+
+		assert_int_equal(step ? txn_write_step(f->st, &t, &f->e) : txn_write(f->st, &t, &f->e), 0);
+		assert_int_equal(store_event_add(t, TEAM, NULL, i, "{}", 2, NULL, &f->e), 0);
+		committed(f, t);
+		assert_int_equal(mdb_env_get_flags(f->st->env, &flags), 0);
+		assert_int_equal((flags & MDB_NOMETASYNC) != 0, step);
+	}
+	assert_int_equal(problems(f, print_problem), 0);
+}
+
 /* A record is visible to a thread that holds a parked read transaction once it renews it. */
 static void *reader(void *p)
 {
@@ -848,6 +868,7 @@ int main(void)
 		T(test_open), T(test_owner), T(test_schema), T(test_open_fails), T(test_teams), T(test_templates), T(test_row_life),
 		T(test_check_finds), T(test_damaged), T(test_walk), T(test_due), T(test_walk_rows), T(test_events), T(test_event_layouts), T(test_outbox), T(test_deliveries),
 		T(test_full),
+		T(test_step),
 		T(test_threads), T(test_copy), T(test_readers_full),
 	};
 
