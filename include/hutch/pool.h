@@ -40,6 +40,9 @@ struct pool_init {
 	struct pool_network network;
 	/* pool light; NULL elsewhere: what the guest admits, its folder and the program that runs its entry files */
 	const char *profile, *folder, *program;
+	/* Called once in this thread when the claim has been asked for and its answer is awaited, if that happens; NULL: nothing to do. */
+	void (*meanwhile)(void *ctx);
+	void *ctx;
 };
 
 struct pool_machine {

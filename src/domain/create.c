@@ -1,4 +1,4 @@
-/* Creating a sandbox: reserve the row, claim the machine, commit the start (api.md 5.2). */
+/* Creating a sandbox: claim the machine and reserve the row, commit the start (api.md 5.2). */
 #include "domain_int.h"
 
 #include <stdio.h>
@@ -10,7 +10,6 @@
 
 #define SECURE_SINCE "0.2.0"
 #define RESUME_LEAST_S 300
-#define FULL_PERCENT 95              /* the rest of the records' room is for ending what runs */
 
 /* x.y.z as one number; -1 when it is none. */
 static int64_t version_number(const char *s)
@@ -118,46 +117,6 @@ static int fill(struct domain *d, const struct team_rec *team, const struct sand
 	    copy_text(s->allow_internet_set && !s->allow_internet ? ALL_ADDRESSES : s->deny_out, &r->deny_out, e) < 0)
 		return -1;
 	return map_canonical("metadata", s->metadata, &r->metadata, e);
-}
-
-static int check_full(struct domain *d, uint8_t pool_kind, struct err *e)
-{
-	struct txn *t;
-	int percent, status;
-
-	if (txn_read(d->store, &t, e) < 0)
-		return -1;
-	status = store_fullness(t, &percent, e);
-	if (status == 0)
-		status = node_takes(t, pool_kind, e);
-	txn_abort(t);
-	if (status == 0 && percent >= FULL_PERCENT)
-		return err_set(e, ERR_UNAVAILABLE, "the records are full: db_size_mb is %lld, raise it and restart all programs",
-			       (long long)d->conf->db_size_mb);
-	return status;
-}
-
-int check_limit(struct txn *t, const struct team_rec *team, struct err *e)
-{
-	uint64_t live;
-
-	if (store_live_count(t, team->id, &live, e) < 0)
-		return -1;
-	if (live < team->max_sandboxes)
-		return 0;
-	err_set(e, ERR_LIMIT, "you have reached the maximum number of concurrent E2B sandboxes (%u). "
-		"Kill one, or ask the operator of this server for more", team->max_sandboxes);
-	e->retry_s = LIMIT_RETRY_S;
-	return -1;
-}
-
-static int reserve(struct domain *d, const struct team_rec *team, const struct sandbox_rec *r, struct err *e)
-{
-	struct txn *t;
-
-	if (check_full(d, r->pool_kind, e) < 0 || txn_write_step(d->store, &t, e) < 0)
-		return -1;
-	return txn_end(t, check_limit(t, team, e) < 0 ? -1 : store_sandbox_put(t, NULL, r, e), e);
 }
 
 /* Claim; a pool that does not know the template yet is told. */
@@ -307,16 +266,56 @@ static int light_init(const struct pool_rec *p, struct pool_init *init, json_obj
 	return 0;
 }
 
-static int start(struct domain *d, const struct origin *o, const struct sandbox_spec *s, const char *env, struct sandbox_rec *r,
+/* A machine without a row. The audit would find it, too, when it is old enough. */
+static void return_machine(struct domain *d, const struct sandbox_rec *r, const char *machine)
+{
+	struct pool *p = pool_of(d, r->pool_kind);
+	struct err why;
+	int status = machine[0] != '\0' ? pool_release(p, machine, NULL, &why) : pool_release_ref(p, r->id, &why);
+
+	if (status < 0)
+		log_warn("sandbox %s: machine %s is left to the audit: %s", r->id, machine, why.text);
+}
+
+/* Claim, and reserve while the node is at it: each waits for something else. */
+static int place(struct domain *d, const struct team_rec *team, const struct origin *o, struct pool_init *init, struct sandbox_rec *r,
 		 struct err *e)
+{
+	struct reserving v = { .d = d, .team = team, .r = r };
+	char machine[MACHINE_ID_LEN] = "";
+	bool unsure = false;
+	int status;
+
+	init->meanwhile = reserve_row;
+	init->ctx = &v;
+	status = claim(d, pool_of(d, r->pool_kind), o, init, machine, &unsure, e);
+	if (status == 0)
+		reserve_row(&v);                          /* there was nothing to wait for */
+	if (!v.done)
+		return place_failed(e);
+	if (v.status < 0) {
+		if (status == 0 || unsure)
+			return_machine(d, r, machine);
+		*e = v.e;
+		return -1;
+	}
+	if (status < 0) {
+		abandon(d, r, unsure);
+		return place_failed(e);
+	}
+	memcpy(r->machine, machine, sizeof r->machine);
+	return 0;
+}
+
+static int start(struct domain *d, const struct team_rec *team, const struct origin *o, const struct sandbox_spec *s, const char *env,
+		 struct sandbox_rec *r, struct err *e)
 {
 	struct pool_init init = {
 		.sandbox_id = r->id, .template_id = o->t.id, .env = env, .default_user = "user", .default_workdir = "/home/user",
 	};
-	bool unsure = false, lost = false;
 	json_object *settings = NULL;
 	char token[TOKEN_LEN];
-	struct err why;
+	bool lost = false;
 	int status;
 
 	init.network = (struct pool_network){ r->allow_out, r->deny_out };
@@ -324,19 +323,14 @@ static int start(struct domain *d, const struct origin *o, const struct sandbox_
 		sandbox_token(d, r->id, token);
 		init.token = token;
 	}
-	status = light_init(&o->p, &init, &settings, e);
-	if (status == 0)
-		status = claim(d, pool_of(d, r->pool_kind), o, &init, r->machine, &unsure, e);
+	status = light_init(&o->p, &init, &settings, e) < 0 ? place_failed(e) : place(d, team, o, &init, r, e);
 	json_object_put(settings);
-	if (status < 0) {
-		abandon(d, r, unsure);
-		return place_failed(e);
-	}
+	if (status < 0)
+		return -1;
 	if (commit(d, r, s->timeout_s, &lost, e) == 0 && !lost)
 		return 0;
-	/* killed while it started, or the records failed: the machine must go; if it does not now, the audit sees to it */
-	if (pool_release(pool_of(d, r->pool_kind), r->machine, NULL, &why) < 0)
-		log_warn("sandbox %s: machine %s is left to the audit: %s", r->id, r->machine, why.text);
+	/* killed while it started, or the records failed: the machine must go */
+	return_machine(d, r, r->machine);
 	if (!lost) {
 		abandon(d, r, false);
 		return -1;
@@ -359,10 +353,11 @@ int sandbox_create(struct domain *d, const struct team_rec *team, const struct s
 	if (status == 0)
 		status = fill(d, team, s, &o, out, e);
 	if (status == 0)
-		status = reserve(d, team, out, e);
+		status = reserve_check(d, team, out->pool_kind, e);
 	if (status == 0) {
-		status = start(d, &o, s, env, out, e);
-		count_add(d, status == 0 ? COUNT_CREATED : COUNT_CREATE_FAILED, 1);
+		status = start(d, team, &o, s, env, out, e);
+		if (status == 0 || e->kind != ERR_LIMIT)
+			count_add(d, status == 0 ? COUNT_CREATED : COUNT_CREATE_FAILED, 1);
 	}
 	free(env);
 	origin_release(&o);

@@ -135,8 +135,22 @@ int live_row(struct txn *t, const char *team, const char *id, int64_t now_us, st
 
 /* ---- create.c ---- */
 bool version_before(const char *a, const char *b);       /* of x.y.z; one that is none is before all */
-int check_limit(struct txn *t, const struct team_rec *team, struct err *e);
 int place_failed(struct err *e);     /* what a failed claim or wake means to the client (api.md 3, 5.2); -1 */
+
+/* ---- reserve.c ---- */
+int check_limit(struct txn *t, const struct team_rec *team, struct err *e);
+/* Could it be reserved now? Costs no lock. */
+int reserve_check(struct domain *d, const struct team_rec *team, uint8_t pool_kind, struct err *e);
+/* A reservation, made once however often reserve_row is called with it. */
+struct reserving {
+	struct domain *d;
+	const struct team_rec *team;
+	const struct sandbox_rec *r;
+	bool done;
+	int status;                  /* once done: 0, or -1 with e */
+	struct err e;
+};
+void reserve_row(void *reserving);
 
 /* ---- string maps (map.c) ---- */
 /* The object `text` (NULL = none) as compact canonical JSON, bounded; errors name `field`. *out is NULL or the caller's to free. */

@@ -181,6 +181,8 @@ static int node_claim(struct pool *p, const struct pool_shape *shape, const char
 		snprintf(path, sizeof path, "/v1/checkpoints/%s/claim", shape->checkpoint);
 	buf_init(&b, BODY_MAX);
 	write_claim(&b, shape, ref, init);
+	if (init->meanwhile != NULL)
+		nodehttp_meanwhile(http_of(p), init->meanwhile, init->ctx);
 	status = call_within(p, shape->checkpoint != NULL || shape->ready_port != 0 ? LONG_MS : 0, "POST", path, &b, &o, unsure, e);
 	buf_release(&b);
 	if (status < 0)

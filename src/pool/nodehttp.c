@@ -1,4 +1,4 @@
-/* HTTP to hutch-node with libcurl: one easy handle and one kept connection per thread. */
+/* HTTP to hutch-node with libcurl: one handle and one kept connection per thread. */
 #include "nodehttp.h"
 
 #include <curl/curl.h>
@@ -8,12 +8,16 @@
 #include <string.h>
 
 #define CONNECT_MS 1000L
+#define POLL_MS 1000                 /* libcurl wakes earlier for its own times */
 #define REPLY_MAX (32 << 20)         /* a full list of 10,000 machines is about 4 MiB */
 #define REPLY_KEEP (64 << 10)        /* a larger buffer is given back after the call */
 
 struct conn {
 	struct nodehttp *h;
 	CURL *easy;
+	CURLM *multi;                /* drives it, so that a call can do something while it waits */
+	void (*meanwhile)(void *ctx);
+	void *ctx;
 	struct buf reply;
 	struct conn *next;
 };
@@ -38,6 +42,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 static void conn_free(struct conn *c)
 {
 	curl_easy_cleanup(c->easy);
+	curl_multi_cleanup(c->multi);
 	buf_release(&c->reply);
 	free(c);
 }
@@ -109,7 +114,7 @@ static void set_up(struct conn *c)
 	curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->h->headers);
 	curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, &c->reply);
-	curl_easy_setopt(c->easy, CURLOPT_MAXCONNECTS, 1L);
+	curl_multi_setopt(c->multi, CURLMOPT_MAXCONNECTS, 1L);
 }
 
 /* This thread's handle. */
@@ -124,8 +129,9 @@ static struct conn *conn_get(struct nodehttp *h, struct err *e)
 		c->h = h;
 		buf_init(&c->reply, REPLY_MAX);
 		c->easy = curl_easy_init();
+		c->multi = curl_multi_init();
 	}
-	if (c == NULL || c->easy == NULL || pthread_setspecific(h->key, c) != 0) {
+	if (c == NULL || c->easy == NULL || c->multi == NULL || pthread_setspecific(h->key, c) != 0) {
 		if (c != NULL)
 			conn_free(c);
 		err_set(e, ERR_INTERNAL, "out of memory");
@@ -139,18 +145,69 @@ static struct conn *conn_get(struct nodehttp *h, struct err *e)
 	return c;
 }
 
-static int failed(struct conn *c, CURLcode rc, long call_ms, bool *sent, struct err *e)
+/* The request went out only if bytes of its head did. */
+static bool went_out(struct conn *c)
 {
 	curl_off_t up = 0;
 
-	/* the request went out only if bytes of its head did */
-	curl_easy_getinfo(c->easy, CURLINFO_PRETRANSFER_TIME_T, &up);
-	*sent = rc != CURLE_COULDNT_CONNECT && up > 0;
+	return curl_easy_getinfo(c->easy, CURLINFO_PRETRANSFER_TIME_T, &up) == CURLE_OK && up > 0;
+}
+
+static int failed(struct conn *c, CURLcode rc, long call_ms, bool *sent, struct err *e)
+{
+	*sent = rc != CURLE_COULDNT_CONNECT && went_out(c);
 	if (rc == CURLE_OPERATION_TIMEDOUT && *sent)
 		return err_set(e, ERR_TIMEOUT, "the machine pool did not answer within %ld ms", call_ms);
 	if (!*sent)
 		return err_set(e, ERR_UNAVAILABLE, "the machine pool does not answer");
 	return err_set(e, ERR_UNAVAILABLE, "the machine pool broke off: %s", curl_easy_strerror(rc));
+}
+
+void nodehttp_meanwhile(struct nodehttp *h, void (*fn)(void *ctx), void *ctx)
+{
+	struct err e;
+	struct conn *c = conn_get(h, &e);
+
+	if (c == NULL)
+		return;                               /* the call will say why */
+	c->meanwhile = fn;
+	c->ctx = ctx;
+}
+
+static CURLcode outcome(struct conn *c)
+{
+	CURLMsg *m;
+	int left;
+
+	while ((m = curl_multi_info_read(c->multi, &left)) != NULL)
+		if (m->msg == CURLMSG_DONE && m->easy_handle == c->easy)
+			return m->data.result;
+	return CURLE_OUT_OF_MEMORY;
+}
+
+/* curl_easy_perform, with a pause for what is to be done meanwhile. */
+static CURLcode perform(struct conn *c)
+{
+	void (*fn)(void *) = c->meanwhile;
+	CURLMcode rc = curl_multi_add_handle(c->multi, c->easy);
+	CURLcode result;
+	int running = 1;
+
+	c->meanwhile = NULL;
+	while (rc == CURLM_OK) {
+		rc = curl_multi_perform(c->multi, &running);
+		if (rc != CURLM_OK || running == 0)
+			break;
+		if (fn != NULL && went_out(c)) {
+			fn(c->ctx);
+			fn = NULL;
+		} else {
+			rc = curl_multi_poll(c->multi, NULL, 0, POLL_MS, NULL);
+		}
+	}
+	result = rc == CURLM_OK ? outcome(c) : CURLE_OUT_OF_MEMORY;
+	curl_multi_remove_handle(c->multi, c->easy);
+	return result;
 }
 
 int nodehttp_call(struct nodehttp *h, const char *method, const char *path, const char *body, size_t len, long call_ms,
@@ -180,7 +237,7 @@ int nodehttp_call(struct nodehttp *h, const char *method, const char *path, cons
 		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body != NULL ? body : "");
 		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, strcmp(method, "POST") == 0 ? NULL : method);
 	}
-	rc = curl_easy_perform(c->easy);
+	rc = perform(c);
 	if (rc != CURLE_OK)
 		return failed(c, rc, call_ms > 0 ? call_ms : h->call_ms, sent, e);
 	*sent = true;

@@ -24,4 +24,7 @@ struct node_reply {
 int nodehttp_call(struct nodehttp *h, const char *method, const char *path, const char *body, size_t len, long call_ms,
 		  struct node_reply *r, bool *sent, struct err *e);
 
+/* For the calling thread's next call only: fn is called once when the request has gone out and the answer is awaited, if that happens. */
+void nodehttp_meanwhile(struct nodehttp *h, void (*fn)(void *ctx), void *ctx);
+
 #endif

@@ -160,6 +160,13 @@ static int fake_abilities(struct pool *p, uint32_t *can, struct err *e)
 	return s->down ? err_set(e, ERR_UNAVAILABLE, "the machine pool does not answer") : 0;
 }
 
+/* What the caller does while it waits: before or after the claim took effect. */
+static void meanwhile(struct fake_state *s, const struct pool_init *init, bool late)
+{
+	if (init->meanwhile != NULL && s->late == late)
+		init->meanwhile(init->ctx);
+}
+
 static int fake_claim(struct pool *p, const struct pool_shape *shape, const char *ref, const struct pool_init *init,
 		      char machine[MACHINE_ID_LEN], bool *unsure, struct err *e)
 {
@@ -167,6 +174,9 @@ static int fake_claim(struct pool *p, const struct pool_shape *shape, const char
 
 	if (enter(s, FAKE_CLAIM, e) < 0)
 		return -1;
+	meanwhile(s, init, false);
+	if (!s->late)
+		maybe_die(s->kill_midway, FAKE_CLAIM);
 	if (s->refuse != ERR_NONE)
 		return err_set(e, s->refuse, "refused");
 	if (s->full) {
@@ -183,6 +193,9 @@ static int fake_claim(struct pool *p, const struct pool_shape *shape, const char
 	snprintf(s->last_env, sizeof s->last_env, "%s", init->env != NULL ? init->env : "-");
 	if (s->in_claim != NULL)
 		s->in_claim(s->ctx, ref);
+	if (s->late)
+		maybe_die(s->kill_midway, FAKE_CLAIM);
+	meanwhile(s, init, true);
 	maybe_die(s->kill_after, FAKE_CLAIM);
 	if (s->lose_answer) {
 		*unsure = true;

@@ -47,7 +47,9 @@ struct fake_state {
 	void (*in_network)(void *ctx);           /* called in the middle of one */
 	atomic_bool last_memory;                 /* of the last hibernate */
 	atomic_int pause_us;                     /* how long they take */
+	atomic_bool late;                        /* claims: what the caller does meanwhile comes after the effect, else before it */
 	int kill_before, kill_after;             /* 1 + enum fake_call: SIGKILL to the caller */
+	int kill_midway;                         /* claims likewise: between their effect and what the caller does meanwhile */
 	atomic_int delay_us;                     /* of a release */
 	char journal[8192];                      /* what every machine's agent noted: a JSON array, or "" */
 	int64_t journal_after_us;                /* asked for last */

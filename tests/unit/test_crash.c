@@ -21,7 +21,7 @@ static void repair(struct world *w)
 {
 	int64_t next;
 
-	w->pool->kill_before = w->pool->kill_after = 0;
+	w->pool->kill_before = w->pool->kill_after = w->pool->kill_midway = 0;
 	world_advance(w, (w->conf.repair_s + 1) * US_PER_S);
 	assert_true(reap_once(&w->d, &next, &w->e) >= 0);
 	assert_done(w, audit_once(&w->d, &w->e));
@@ -61,28 +61,33 @@ static bool child_does(struct world *w, enum deed deed, const char *id)
 	return WIFSIGNALED(status);
 }
 
+/* A create dies with so many rows and machines made. */
+static void create_dies(struct world *w, size_t rows, size_t machines)
+{
+	assert_done(w, template_push_shapes(&w->d, &w->e));
+	assert_true(child_does(w, CREATE, NULL));
+	assert_int_equal(world_rows(w), rows);
+	assert_int_equal(w->pool->n, machines);
+	repair(w);
+	assert_int_equal(world_rows(w), 0);
+	assert_int_equal(w->pool->n, 0);
+	world_agrees(w);
+}
+
 static void test_create(void **state)
 {
 	struct world *w = *state;
 
-	/* after the reservation, before the claim */
 	w->pool->kill_before = 1 + FAKE_CLAIM;
-	assert_true(child_does(w, CREATE, NULL));
-	assert_int_equal(world_rows(w), 1);
-	assert_int_equal(w->pool->n, 0);
-	repair(w);
-	assert_int_equal(world_rows(w), 0);
-	world_agrees(w);
-	/* after the claim, before the commit */
-	assert_done(w, template_push_shapes(&w->d, &w->e));
-	w->pool->kill_after = 1 + FAKE_CLAIM;
-	assert_true(child_does(w, CREATE, NULL));
-	assert_int_equal(world_rows(w), 1);
-	assert_int_equal(w->pool->n, 1);
-	repair(w);
-	assert_int_equal(world_rows(w), 0);
-	assert_int_equal(w->pool->n, 0);
-	world_agrees(w);
+	create_dies(w, 0, 0);
+	w->pool->kill_midway = 1 + FAKE_CLAIM;               /* reserved, and not claimed */
+	create_dies(w, 1, 0);
+	w->pool->late = true;
+	w->pool->kill_midway = 1 + FAKE_CLAIM;               /* claimed, and not reserved */
+	create_dies(w, 0, 1);
+	w->pool->kill_after = 1 + FAKE_CLAIM;                /* both, before the commit */
+	create_dies(w, 1, 1);
+	w->pool->late = false;
 	assert_int_equal(world_events(w, "", "lifecycle", NULL, 0), 0);   /* no client ever saw it */
 }
 

@@ -259,6 +259,49 @@ static void test_silent(void **state)
 	nodehttp_close(h);
 }
 
+struct waiting {
+	struct fixture *f;
+	int called;
+};
+
+static void end_silence(void *ctx)
+{
+	struct waiting *v = ctx;
+
+	v->called++;
+	atomic_store(&v->f->n.silent, false);
+}
+
+/* The node answers only once the caller has done what it had to do meanwhile: so it is done while the answer is awaited, and once. */
+static void test_meanwhile(void **state)
+{
+	struct fixture *f = *state;
+	struct waiting v = { f, 0 };
+	char machine[MACHINE_ID_LEN];
+	bool unsure;
+
+	assert_int_equal(pool_set_shapes(f->p, &f->shape, 1, &f->e), 0);
+	for (int i = 1; i <= 3; i++) {
+		atomic_store(&f->n.silent, true);
+		f->init.meanwhile = end_silence;
+		f->init.ctx = &v;
+		assert_int_equal(claim(f, machine, &unsure), 0);
+		assert_int_equal(v.called, i);
+		f->init.meanwhile = NULL;             /* without it, nothing is called */
+		claimed(f, machine);
+		assert_int_equal(v.called, i);
+	}
+	double_stop(&f->n);
+	f->init.meanwhile = end_silence;
+	assert_int_equal(claim(f, machine, &unsure), -1);
+	assert_false(unsure);
+	assert_int_equal(v.called, 3);                /* nothing went out */
+	double_start(&f->n, f->state, f->path);
+	f->init.meanwhile = NULL;
+	claimed(f, machine);
+	assert_int_equal(v.called, 3);
+}
+
 static void *silent_for(void *n)
 {
 	sleep(11);
@@ -379,7 +422,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_calls), T(test_kept), T(test_open_token), T(test_statuses), T(test_garbage), T(test_away), T(test_silent),
+		T(test_calls), T(test_kept), T(test_open_token), T(test_statuses), T(test_garbage), T(test_away), T(test_silent), T(test_meanwhile),
 		T(test_long_pause), T(test_long_list), T(test_threads), T(test_checkpoints),
 	};
 

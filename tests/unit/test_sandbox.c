@@ -154,6 +154,53 @@ static void test_limit(void **state)
 	world_agrees(w);
 }
 
+static void fill_up(void *ctx, const char *ref)
+{
+	struct world *w = ctx;
+	struct sandbox_rec r;
+
+	(void)ref;
+	w->pool->in_claim = NULL;
+	w->pool->late = false;
+	world_create(w, 60, &r);
+	w->pool->late = true;
+	sandbox_rec_release(&r);
+}
+
+static void fill_up_and_lose(void *ctx, const char *ref)
+{
+	struct world *w = ctx;
+
+	fill_up(ctx, ref);
+	w->pool->lose_answer = true;
+}
+
+/* The last place goes to another while the machine of this one was asked for: it is given back. */
+static void test_limit_late(void **state)
+{
+	struct sandbox_spec s = { .template_ref = "base", .timeout_s = 60 };
+	struct world *w = *state;
+	struct sandbox_rec r;
+
+	w->team.max_sandboxes = 1;
+	w->pool->late = true;
+	w->pool->in_claim = fill_up;
+	w->pool->ctx = w;
+	assert_fails(w, sandbox_create(&w->d, &w->team, &s, &r, &w->e), ERR_LIMIT, "maximum number of concurrent");
+	assert_int_equal(w->pool->calls[FAKE_RELEASE], 1);
+	assert_int_equal(w->pool->n, 1);
+	assert_int_equal(world_rows(w), 1);
+	/* the same, and the answer to the claim is lost, too */
+	w->team.max_sandboxes = 2;
+	w->pool->in_claim = fill_up_and_lose;
+	assert_fails(w, sandbox_create(&w->d, &w->team, &s, &r, &w->e), ERR_LIMIT, "maximum number of concurrent");
+	w->pool->lose_answer = false;
+	assert_int_equal(w->pool->calls[FAKE_RELEASE] + w->pool->calls[FAKE_RELEASE_REF], 2);
+	assert_int_equal(w->pool->n, 2);
+	assert_int_equal(world_rows(w), 2);
+	world_agrees(w);
+}
+
 /* What the pool's failures become, and that they leave neither row nor machine. */
 static void test_pool_fails(void **state)
 {
@@ -435,7 +482,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_create), T(test_open_one), T(test_refusals), T(test_bounds), T(test_limit), T(test_pool_fails),
+		T(test_create), T(test_open_one), T(test_refusals), T(test_bounds), T(test_limit), T(test_limit_late), T(test_pool_fails),
 		T(test_repaired_under_way), T(test_get), T(test_kill), T(test_kill_without_node), T(test_kill_race), T(test_timeout),
 		T(test_extend), T(test_starting),
 	};
