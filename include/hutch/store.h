@@ -275,8 +275,8 @@ int store_reader_check(struct store *st);
 /* Read transactions are cheap (a renewed slot per thread). Values copied into records stay valid after the end. */
 int txn_read(struct store *st, struct txn **out, struct err *e);
 int txn_write(struct store *st, struct txn **out, struct err *e);
-/* As txn_write, for a step that nobody is told of before a later commit of the same work: a power cut may take back the last ones of these
- * (nothing else does), so the disk is waited for once less (LMDB's MDB_NOMETASYNC). */
+/* As txn_write, for a step that nobody is told of before a later commit of the same work, or that is done again when it is found undone: a power
+ * cut may take back the last ones of these (nothing else does), so the disk is waited for once less (LMDB's MDB_NOMETASYNC). */
 int txn_write_step(struct store *st, struct txn **out, struct err *e);
 int txn_commit(struct txn *t, struct err *e);    /* t is gone either way */
 void txn_abort(struct txn *t);                   /* also ends a read; NULL is fine */

@@ -222,7 +222,7 @@ static int forget_all(struct domain *d, const struct reap_work *work, size_t n, 
 {
 	struct txn *t;
 
-	if (txn_write(d->store, &t, e) < 0)
+	if (txn_write_step(d->store, &t, e) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (forget(d, t, &work[i], e) < 0) {
