@@ -200,6 +200,7 @@ static int claim(struct node *n, const struct want *w, char id[MACHINE_LEN], str
 			log_warn("ready sandbox %s was no good: %s", id, e->text);
 	}
 	pthread_mutex_lock(&n->lock);
+	n->claimed_us = boot_us();
 	if (--n->claims == 0)
 		pthread_cond_signal(&n->work);
 	pthread_mutex_unlock(&n->lock);

@@ -124,6 +124,7 @@ struct node {
 	int epoll, wake;             /* of the watcher; wake is an eventfd that ends it */
 	int busy;                    /* API calls under way */
 	int claims;                  /* claims among them: refill lets them go first */
+	int64_t claimed_us;          /* boot_us at the end of the last one */
 	int slow_starts;             /* claims that make a machine and wait for its start command */
 	pthread_t refill, cleaner, watcher;
 	bool threads;

@@ -23,6 +23,7 @@
 #define WARMING_MAX 2                /* slow starts at a time: they use up the processors that claims need */
 #define SPARE_SIZES 8
 #define POLITE_US (10 * US_PER_MS)
+#define COMMIT_US (10 * US_PER_MS)   /* the rest of a create after its claim, as a rule */
 #define BACKOFF_US (250 * US_PER_MS)
 #define BACKOFF_MAX_US (30 * US_PER_S)
 #define SWEEP_PAUSE_US (20 * US_PER_MS)
@@ -199,6 +200,24 @@ static int64_t sooner(int64_t a, int64_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+static bool half_empty(const struct node *n)
+{
+	for (size_t i = 0; i < n->npools; i++)
+		if (2 * n->pool[i]->nwarm < n->pool[i]->shape.warm)
+			return true;
+	return false;
+}
+
+/* Claims go first, but not for ever; and the rest of the creates that they are of, unless many are missing: a start takes up both processors of
+ * a small machine. */
+static void let_go_first(struct node *n)
+{
+	if (n->claims > 0)
+		node_wait(n, &n->work, boot_us() + POLITE_US);
+	if (n->claims == 0 && n->claimed_us + COMMIT_US > boot_us() && !half_empty(n) && !n->stop)
+		node_wait(n, &n->work, n->claimed_us + COMMIT_US);
+}
+
 static void *refill_main(void *arg)
 {
 	struct node *n = arg;
@@ -208,8 +227,7 @@ static void *refill_main(void *arg)
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), REFILL_NICE);
 	pthread_mutex_lock(&n->lock);
 	while (!n->stop) {
-		if (n->claims > 0)           /* they go first; but not for ever */
-			node_wait(n, &n->work, boot_us() + POLITE_US);
+		let_go_first(n);
 		if (n->stop)
 			break;
 		look_us = warming_look(n);
