@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 import fcgi
 import lab as labs
@@ -99,6 +100,7 @@ class Stack:
             pwd.getpwnam(USER)
         except KeyError:
             raise Skip("there is no user %s" % USER) from None
+        self.epoch = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self.lab = lab
         self.build, self.server, self.keep = os.path.abspath(build), server, keep
         self.dir = tempfile.mkdtemp(prefix="hutch-test-", dir="/tmp")
@@ -176,6 +178,10 @@ class Stack:
         self.tool("start", "--bin", self.build, "--server", self.server or "none", "--port", str(self.port), "--domain", self.domain,
                   *(["--tls-port", str(self.tls_port)] if self.server else []),
                   "--user", USER, "--config", self.path("more.conf"), *(["--node-netns", self.lab.path] if self.lab else []))
+
+    def now(self):
+        """The instance's time, in seconds: it goes on from its start, whatever is done to the wall clock."""
+        return self.epoch + time.clock_gettime(time.CLOCK_BOOTTIME)
 
     # ---- parts ----
     def parts(self):

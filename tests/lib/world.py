@@ -149,6 +149,9 @@ class World:
         self.dir = stack.dir
         self.api = Api(front, self.team("scenario"))
 
+    def now(self):
+        return self.stack.now()
+
     def team(self, name):
         """API key of a team of that name, made by the set-up door."""
         r = self.stack.door("POST", "/_twin/teams", {"name": name})

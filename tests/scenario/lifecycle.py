@@ -2,7 +2,6 @@
 
 import datetime
 import re
-import time
 
 from tap import Suite, check, equal, eventually, one_of, within
 from world import NOBODY, SANDBOX_ID, TEMPLATE_ID, TIME, error_body
@@ -111,9 +110,9 @@ def set_timeout(w):
     with w.create(timeout=100) as s:
         start = when(detail(w, s)["startedAt"])
         for seconds in (500, 90):
-            before = time.time()
+            before = w.now()
             equal(w.api("POST", "/sandboxes/%s/timeout" % s.id, {"timeout": seconds}).status, 204, "timeout")
-            within(before + seconds - 1, when(detail(w, s)["endAt"]), time.time() + seconds + 1, "end after timeout %d" % seconds)
+            within(before + seconds - 1, when(detail(w, s)["endAt"]), w.now() + seconds + 1, "end after timeout %d" % seconds)
         equal(w.api("POST", "/sandboxes/%s/timeout" % s.id, {"timeout": 10 ** 9}).status, 204, "a large one is capped")
         within(start + 86400 - 1, when(detail(w, s)["endAt"]), start + 86400 + 1, "end is startedAt + 24 h")
 
@@ -135,12 +134,12 @@ def connect(w):
             equal((m["sandboxID"], m["envdAccessToken"], m["templateID"]), (s.id, s.token, s.made["templateID"]), "connect")
             equal(when(detail(w, s)["endAt"]), end, "a shorter timeout changes nothing")
             equal(w.api("POST", "%s%s/connect" % (path, s.id), {"timeout": 0}).status, 200, "timeout 0 is accepted")
-        before = time.time()
+        before = w.now()
         w.api.must(200, "POST", "/sandboxes/%s/connect" % s.id, {"timeout": 200})
-        within(before + 199, when(detail(w, s)["endAt"]), time.time() + 201, "v1 extends")
-        before = time.time()
+        within(before + 199, when(detail(w, s)["endAt"]), w.now() + 201, "v1 extends")
+        before = w.now()
         w.api.must(200, "POST", "/v2/sandboxes/%s/connect" % s.id)
-        within(before + 299, when(detail(w, s)["endAt"]), time.time() + 301, "v2 without a body extends to 300 s")
+        within(before + 299, when(detail(w, s)["endAt"]), w.now() + 301, "v2 without a body extends to 300 s")
         error_body(w.api("POST", "/sandboxes/%s/connect" % s.id, {}), 400, "timeout")
         for path in ("/sandboxes/", "/v2/sandboxes/"):
             error_body(w.api("POST", "%s%s/connect" % (path, s.id), {"timeout": 86401}), 400, "24 hours")
@@ -153,9 +152,9 @@ def refreshes(w):
         end = when(detail(w, s)["endAt"])
         equal(w.api("POST", "/sandboxes/%s/refreshes" % s.id, {}).status, 204, "no duration")
         equal(when(detail(w, s)["endAt"]), end, "15 s is less than there is")
-        before = time.time()
+        before = w.now()
         equal(w.api("POST", "/sandboxes/%s/refreshes" % s.id, {"duration": 600}).status, 204, "600 s")
-        within(before + 599, when(detail(w, s)["endAt"]), time.time() + 601, "end")
+        within(before + 599, when(detail(w, s)["endAt"]), w.now() + 601, "end")
         error_body(w.api("POST", "/sandboxes/%s/refreshes" % s.id, {"duration": 3601}), 400, "duration")
 
 

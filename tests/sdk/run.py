@@ -218,7 +218,7 @@ def one(report, stack, w, lang, version, args):
     else:
         env.update({"E2B_API_URL": stack.url, "E2B_SANDBOX_URL": stack.url})
     env.update({"E2B_API_KEY": w.api.key, "E2B_DOMAIN": stack.domain,
-                "OTHER_API_KEY": w.team("other"), "E2B_SDK_VERSION": version, "INTERNET": "%s %s" % (lab.ONE, lab.TWO), "PYTHONDONTWRITEBYTECODE": "1"})
+                "HUTCH_EPOCH": str(stack.now() - time.monotonic()), "OTHER_API_KEY": w.team("other"), "E2B_SDK_VERSION": version, "INTERNET": "%s %s" % (lab.ONE, lab.TWO), "PYTHONDONTWRITEBYTECODE": "1"})
     try:
         programs = commands(w, lang, version, args.cache, args.only[0] if args.only else None, env)
     except tap.Skip as e:

@@ -7,6 +7,9 @@ export const e2b = require('e2b')
 export const version = require('e2b/package.json').version
 export const debug = process.env.E2B_DEBUG === 'true'     // no API: the agent alone, on localhost
 
+// The instance's time in ms, whatever is done to the wall clock.
+export const now = () => Number(process.env.HUTCH_EPOCH) * 1000 + Number(process.hrtime.bigint() / 1_000_000n)
+
 export const until = async (fn, ms, text) => {
   ms = Math.max(ms, 120_000)         // a shorter wait would tell how busy the machine is
   const end = Date.now() + ms

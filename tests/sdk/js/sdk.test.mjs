@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
-import { LONG, create, e2b, killAll, until, version } from './client.mjs'
+import { LONG, create, e2b, killAll, now, until, version } from './client.mjs'
 
 const run = promisify(execFile)
 const { Sandbox, TimeoutError, NotFoundError, AuthenticationError } = e2b
@@ -71,9 +71,9 @@ test('list: pages, metadata and state filters', async () => {
 
 test('setTimeout moves the end; a lease that ends is over for the client', async () => {
   const s = await create({ timeoutMs: 3_600_000 })
-  const before = Date.now()
+  const before = now()
   await s.setTimeout(600_000)
-  const after = Date.now()
+  const after = now()
   const { endAt } = await s.getInfo()
   assert.ok(endAt - 600_000 >= before - 2000 && endAt - 600_000 <= after + 2000, `${endAt}: 600 s after ${before} to ${after}`)
   await Sandbox.setTimeout(s.sandboxId, 1000)
@@ -91,7 +91,7 @@ test('connect from a fresh process reaches the same sandbox', async () => {
     (async () => { const s = await Sandbox.connect(process.argv[1]); console.log(await s.files.read('/tmp/mark'), (await s.commands.run('echo run')).stdout) })()`
   const { stdout } = await run(process.execPath, ['-e', code, s.sandboxId])
   assert.equal(stdout, 'here run\n\n')
-  const before = Date.now()
+  const before = now()
   const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 2_400_000 })
   assert.equal(again.sandboxId, s.sandboxId)
   const info = await again.getInfo()
@@ -354,10 +354,10 @@ test('getMetrics: samples of a running sandbox', async () => {
   const samples = await until(async () => { const m = await sbx.getMetrics(); return m.length && m }, 15_000, 'a sample')
   const m = samples.at(-1)
   const info = await sbx.getInfo()
-  assert.ok(Math.abs(m.timestamp - Date.now()) < 60_000, String(m.timestamp))
+  assert.ok(Math.abs(m.timestamp - now()) < 60_000, String(m.timestamp))
   assert.deepEqual([m.cpuCount, m.memTotal], [info.cpuCount, info.memoryMB * 2 ** 20])
   assert.ok(m.cpuUsedPct >= 0 && m.cpuUsedPct <= 100 && m.memUsed > 0 && m.diskUsed > 0 && m.diskUsed <= m.diskTotal, JSON.stringify(m))
-  assert.deepEqual(await sbx.getMetrics({ end: new Date(Date.now() - 86_400_000) }), [])
+  assert.deepEqual(await sbx.getMetrics({ end: new Date(now() - 86_400_000) }), [])
 })
 
 test('snapshots: create with and without a name, list, start from, delete', async () => {
