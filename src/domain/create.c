@@ -291,16 +291,15 @@ static int place(struct domain *d, const struct team_rec *team, const struct ori
 	status = claim(d, pool_of(d, r->pool_kind), o, init, machine, &unsure, e);
 	if (status == 0)
 		reserve_row(&v);                          /* there was nothing to wait for */
-	if (!v.done)
-		return place_failed(e);
-	if (v.status < 0) {
-		if (status == 0 || unsure)
-			return_machine(d, r, machine);
+	if ((!v.done || v.status < 0) && (status == 0 || unsure))
+		return_machine(d, r, machine);
+	if (v.done && v.status < 0) {
 		*e = v.e;
 		return -1;
 	}
 	if (status < 0) {
-		abandon(d, r, unsure);
+		if (v.done)
+			abandon(d, r, unsure);
 		return place_failed(e);
 	}
 	memcpy(r->machine, machine, sizeof r->machine);

@@ -52,17 +52,17 @@ static int refused(const struct node_reply *r, struct err *e)
 	return -1;
 }
 
-/* One call; the parsed object of its answer is the caller's to put, if asked for. */
-static int call_within(struct pool *p, long ms, const char *method, const char *path, struct buf *body, json_object **out, bool *unsure,
-		       struct err *e)
+/* One call with that body; the parsed object of its answer is the caller's to put, if asked for. */
+static int exchange(struct pool *p, struct node_call *n, struct buf *body, json_object **out, bool *unsure, struct err *e)
 {
 	struct node_reply r;
 	bool sent = false;
 
 	if (body != NULL && buf_failed(body))
 		return err_set(e, ERR_TOO_LARGE, "the request to the machine pool is too large");
-	if (nodehttp_call(http_of(p), method, path, body != NULL ? buf_str(body) : NULL, body != NULL ? body->len : 0, ms,
-			  &r, &sent, e) < 0) {
+	n->body = body != NULL ? buf_str(body) : NULL;
+	n->len = body != NULL ? body->len : 0;
+	if (nodehttp_call(http_of(p), n, &r, &sent, e) < 0) {
 		if (unsure != NULL)
 			*unsure = sent;
 		return -1;
@@ -77,6 +77,14 @@ static int call_within(struct pool *p, long ms, const char *method, const char *
 		*unsure = true;
 	e->kind = ERR_INTERNAL;
 	return err_wrap(e, "answer of the machine pool");
+}
+
+static int call_within(struct pool *p, long ms, const char *method, const char *path, struct buf *body, json_object **out, bool *unsure,
+		       struct err *e)
+{
+	struct node_call n = { .method = method, .path = path, .ms = ms };
+
+	return exchange(p, &n, body, out, unsure, e);
 }
 
 static int call(struct pool *p, const char *method, const char *path, struct buf *body, json_object **out, bool *unsure,
@@ -172,6 +180,7 @@ static int node_claim(struct pool *p, const struct pool_shape *shape, const char
 	json_object *o = NULL;
 	const char *id = NULL;
 	char path[128] = "/v1/claim";
+	struct node_call n = { .method = "POST", .path = path, .meanwhile = init->meanwhile, .ctx = init->ctx };
 	struct buf b;
 	int status;
 
@@ -181,9 +190,8 @@ static int node_claim(struct pool *p, const struct pool_shape *shape, const char
 		snprintf(path, sizeof path, "/v1/checkpoints/%s/claim", shape->checkpoint);
 	buf_init(&b, BODY_MAX);
 	write_claim(&b, shape, ref, init);
-	if (init->meanwhile != NULL)
-		nodehttp_meanwhile(http_of(p), init->meanwhile, init->ctx);
-	status = call_within(p, shape->checkpoint != NULL || shape->ready_port != 0 ? LONG_MS : 0, "POST", path, &b, &o, unsure, e);
+	n.ms = shape->checkpoint != NULL || shape->ready_port != 0 ? LONG_MS : 0;
+	status = exchange(p, &n, &b, &o, unsure, e);
 	buf_release(&b);
 	if (status < 0)
 		return -1;

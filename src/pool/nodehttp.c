@@ -16,8 +16,6 @@ struct conn {
 	struct nodehttp *h;
 	CURL *easy;
 	CURLM *multi;                /* drives it, so that a call can do something while it waits */
-	void (*meanwhile)(void *ctx);
-	void *ctx;
 	struct buf reply;
 	struct conn *next;
 };
@@ -163,17 +161,6 @@ static int failed(struct conn *c, CURLcode rc, long call_ms, bool *sent, struct 
 	return err_set(e, ERR_UNAVAILABLE, "the machine pool broke off: %s", curl_easy_strerror(rc));
 }
 
-void nodehttp_meanwhile(struct nodehttp *h, void (*fn)(void *ctx), void *ctx)
-{
-	struct err e;
-	struct conn *c = conn_get(h, &e);
-
-	if (c == NULL)
-		return;                               /* the call will say why */
-	c->meanwhile = fn;
-	c->ctx = ctx;
-}
-
 static CURLcode outcome(struct conn *c)
 {
 	CURLMsg *m;
@@ -186,21 +173,19 @@ static CURLcode outcome(struct conn *c)
 }
 
 /* curl_easy_perform, with a pause for what is to be done meanwhile. */
-static CURLcode perform(struct conn *c)
+static CURLcode perform(struct conn *c, void (*meanwhile)(void *ctx), void *ctx)
 {
-	void (*fn)(void *) = c->meanwhile;
 	CURLMcode rc = curl_multi_add_handle(c->multi, c->easy);
 	CURLcode result;
 	int running = 1;
 
-	c->meanwhile = NULL;
 	while (rc == CURLM_OK) {
 		rc = curl_multi_perform(c->multi, &running);
 		if (rc != CURLM_OK || running == 0)
 			break;
-		if (fn != NULL && went_out(c)) {
-			fn(c->ctx);
-			fn = NULL;
+		if (meanwhile != NULL && went_out(c)) {
+			meanwhile(ctx);
+			meanwhile = NULL;
 		} else {
 			rc = curl_multi_poll(c->multi, NULL, 0, POLL_MS, NULL);
 		}
@@ -210,9 +195,22 @@ static CURLcode perform(struct conn *c)
 	return result;
 }
 
-int nodehttp_call(struct nodehttp *h, const char *method, const char *path, const char *body, size_t len, long call_ms,
-		  struct node_reply *r, bool *sent, struct err *e)
+static void set_request(struct conn *c, const struct node_call *n)
 {
+	if (strcmp(n->method, "GET") == 0) {
+		curl_easy_setopt(c->easy, CURLOPT_HTTPGET, 1L);
+		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, NULL);
+		return;
+	}
+	curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
+	curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n->len);
+	curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, n->body != NULL ? n->body : "");
+	curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, strcmp(n->method, "POST") == 0 ? NULL : n->method);
+}
+
+int nodehttp_call(struct nodehttp *h, const struct node_call *n, struct node_reply *r, bool *sent, struct err *e)
+{
+	const long ms = n->ms > 0 ? n->ms : h->call_ms;
 	struct conn *c = conn_get(h, e);
 	char url[256];
 	long status = 0;
@@ -221,25 +219,17 @@ int nodehttp_call(struct nodehttp *h, const char *method, const char *path, cons
 	*sent = false;
 	if (c == NULL)
 		return -1;
-	if (snprintf(url, sizeof url, "http://localhost%s", path) >= (int)sizeof url)
+	if (snprintf(url, sizeof url, "http://localhost%s", n->path) >= (int)sizeof url)
 		return err_set(e, ERR_INVALID, "the machine's id is too long");
 	if (c->reply.cap > REPLY_KEEP)
 		buf_release(&c->reply);
 	buf_reset(&c->reply);
 	curl_easy_setopt(c->easy, CURLOPT_URL, url);
-	curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, call_ms > 0 ? call_ms : h->call_ms);
-	if (strcmp(method, "GET") == 0) {
-		curl_easy_setopt(c->easy, CURLOPT_HTTPGET, 1L);
-		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, NULL);
-	} else {
-		curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
-		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
-		curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body != NULL ? body : "");
-		curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, strcmp(method, "POST") == 0 ? NULL : method);
-	}
-	rc = perform(c);
+	curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, ms);
+	set_request(c, n);
+	rc = perform(c, n->meanwhile, n->ctx);
 	if (rc != CURLE_OK)
-		return failed(c, rc, call_ms > 0 ? call_ms : h->call_ms, sent, e);
+		return failed(c, rc, ms, sent, e);
 	*sent = true;
 	curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
 	*r = (struct node_reply){ (int)status, buf_str(&c->reply), c->reply.len };

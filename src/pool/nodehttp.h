@@ -20,11 +20,17 @@ struct node_reply {
 	size_t len;
 };
 
-/* path begins with '/'; body NULL = none; call_ms 0 = as opened with. -1: no complete answer; *sent tells whether the node may have acted. */
-int nodehttp_call(struct nodehttp *h, const char *method, const char *path, const char *body, size_t len, long call_ms,
-		  struct node_reply *r, bool *sent, struct err *e);
+struct node_call {
+	const char *method, *path;   /* path begins with '/' */
+	const char *body;            /* NULL = none */
+	size_t len;
+	long ms;                     /* 0 = as opened with */
+	/* Called once when the request has gone out and the answer is awaited, if that happens; NULL: nothing to do. */
+	void (*meanwhile)(void *ctx);
+	void *ctx;
+};
 
-/* For the calling thread's next call only: fn is called once when the request has gone out and the answer is awaited, if that happens. */
-void nodehttp_meanwhile(struct nodehttp *h, void (*fn)(void *ctx), void *ctx);
+/* -1: no complete answer; *sent tells whether the node may have acted. */
+int nodehttp_call(struct nodehttp *h, const struct node_call *n, struct node_reply *r, bool *sent, struct err *e);
 
 #endif

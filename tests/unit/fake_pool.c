@@ -163,7 +163,7 @@ static int fake_abilities(struct pool *p, uint32_t *can, struct err *e)
 /* What the caller does while it waits: before or after the claim took effect. */
 static void meanwhile(struct fake_state *s, const struct pool_init *init, bool late)
 {
-	if (init->meanwhile != NULL && s->late == late)
+	if (init->meanwhile != NULL && s->late == late && !s->hasty)
 		init->meanwhile(init->ctx);
 }
 

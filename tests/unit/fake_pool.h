@@ -48,6 +48,7 @@ struct fake_state {
 	atomic_bool last_memory;                 /* of the last hibernate */
 	atomic_int pause_us;                     /* how long they take */
 	atomic_bool late;                        /* claims: what the caller does meanwhile comes after the effect, else before it */
+	atomic_bool hasty;                       /* claims: the answer is there before the caller does anything meanwhile */
 	int kill_before, kill_after;             /* 1 + enum fake_call: SIGKILL to the caller */
 	int kill_midway;                         /* claims likewise: between their effect and what the caller does meanwhile */
 	atomic_int delay_us;                     /* of a release */

@@ -240,6 +240,8 @@ static void test_away(void **state)
 static void test_silent(void **state)
 {
 	struct fixture *f = *state;
+	const struct node_call post = { .method = "POST", .path = "/v1/claim", .body = "{}", .len = 2 };
+	const struct node_call get = { .method = "GET", .path = "/v1/info" };
 	struct node_reply r;
 	struct nodehttp *h;
 	bool sent = false;
@@ -247,14 +249,14 @@ static void test_silent(void **state)
 	atomic_store(&f->n.silent, true);
 	for (long ms = 400; !sent && ms < 200000; ms *= 5) {             /* on a busy machine sending takes its time */
 		assert_int_equal(nodehttp_open(f->path, ms, &h, &f->e), 0);
-		assert_int_equal(nodehttp_call(h, "POST", "/v1/claim", "{}", 2, 0, &r, &sent, &f->e), -1);
+		assert_int_equal(nodehttp_call(h, &post, &r, &sent, &f->e), -1);
 		nodehttp_close(h);
 	}
 	assert_int_equal(f->e.kind, ERR_TIMEOUT);
 	assert_true(sent);
 	atomic_store(&f->n.silent, false);
 	assert_int_equal(nodehttp_open(f->path, 180000, &h, &f->e), 0);  /* and so does answering */
-	assert_int_equal(nodehttp_call(h, "GET", "/v1/info", NULL, 0, 0, &r, &sent, &f->e), 0);
+	assert_int_equal(nodehttp_call(h, &get, &r, &sent, &f->e), 0);
 	assert_int_equal(r.status, 200);
 	nodehttp_close(h);
 }

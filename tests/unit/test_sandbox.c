@@ -201,6 +201,24 @@ static void test_limit_late(void **state)
 	world_agrees(w);
 }
 
+/* The answer is there at once, so that nothing was reserved while it was awaited. */
+static void test_hasty(void **state)
+{
+	struct sandbox_spec s = { .template_ref = "base", .timeout_s = 60 };
+	struct world *w = *state;
+	struct sandbox_rec r;
+
+	w->pool->hasty = true;
+	world_create(w, 60, &r);
+	assert_int_equal(world_state(w, r.id), SB_RUNNING);
+	w->pool->lose_answer = true;
+	assert_fails(w, sandbox_create(&w->d, &w->team, &s, &r, &w->e), ERR_TIMEOUT, "Failed to place sandbox");
+	assert_string_equal(w->e.code, "sandbox_placement_timeout");
+	assert_int_equal(w->pool->n, 1);             /* the other machine was given back */
+	assert_int_equal(world_rows(w), 1);
+	world_agrees(w);
+}
+
 /* What the pool's failures become, and that they leave neither row nor machine. */
 static void test_pool_fails(void **state)
 {
@@ -482,7 +500,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_set_up, world_tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_create), T(test_open_one), T(test_refusals), T(test_bounds), T(test_limit), T(test_limit_late), T(test_pool_fails),
+		T(test_create), T(test_open_one), T(test_refusals), T(test_bounds), T(test_limit), T(test_limit_late), T(test_hasty), T(test_pool_fails),
 		T(test_repaired_under_way), T(test_get), T(test_kill), T(test_kill_without_node), T(test_kill_race), T(test_timeout),
 		T(test_extend), T(test_starting),
 	};
